@@ -1,0 +1,127 @@
+"""The protocols of the grammar layer: what a backend, a compiled grammar and a matcher owe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from structspec.constraint import Constraint
+from structspec.vocabulary import Vocabulary
+
+Bitmask = NDArray[np.int32]  # [num_rows, ceil(vocab_size / 32)], bit v % 32 of word v // 32
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one keyword: where it stands, and a sentence on why."""
+
+    pointer: str
+    keyword: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a backend does with each part of a constraint; nothing is ever left out.
+
+    `exact` is True when the mask holds everything: finished output is valid by construction.
+    """
+
+    backend: str
+    enforced: tuple[Finding, ...] = ()
+    approximated: tuple[Finding, ...] = ()
+    refused: tuple[Finding, ...] = ()
+    changes: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether a finished text always conforms."""
+        return not self.approximated and not self.refused
+
+
+class Matcher(Protocol):
+    """One request's position in one compiled grammar; used by one thread at a time.
+
+    Laws: `accept(t)` is True exactly when bit t of a filled row is 1; `fill` changes no state; a
+    refused `accept` changes nothing; k accepts then `rollback(k)` restores the row bit for bit;
+    after a stop token only stop tokens are allowed.
+    """
+
+    def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
+        """Write the allowed next tokens into `bitmask[row]`.
+
+        With a budget, only those after which the text can still end within that many tokens;
+        ignored where `tokens_to_end` is None.
+        """
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; False leaves the state unchanged."""
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last `num_tokens` accepted tokens, stop tokens included, to any depth."""
+
+    def forced(self, limit: int) -> bytes:
+        """The text that every valid continuation starts with, at most `limit` bytes."""
+
+    def tokens_to_end(self) -> int | None:
+        """The fewest tokens to a valid end; None where the backend cannot know."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillJob:
+    """One request's rows in a batch of masks: 1 + len(draft_token_ids) from `first_row` on."""
+
+    matcher: Matcher
+    first_row: int
+    draft_token_ids: Sequence[int]
+
+
+class CompiledGrammar(Protocol):
+    """A grammar ready to use, its tables shared by every matcher made from it."""
+
+    @property
+    def report(self) -> Report:
+        """What is enforced, approximated and refused."""
+
+    @property
+    def compile_ms(self) -> float:
+        """How long compiling took, in milliseconds."""
+
+    def matcher(self) -> Matcher:
+        """A matcher at the start of the text; cheap."""
+
+
+class Backend(Protocol):
+    """One grammar library (or our own automaton) behind the laws of `Matcher`; thread-safe."""
+
+    def report(self, constraint: Constraint) -> Report:
+        """What this backend would do with each part of `constraint`; compiles nothing."""
+
+    def compile(self, constraint: Constraint) -> CompiledGrammar:
+        """Compile for this backend's vocabulary; slow, raises GrammarError with the place."""
+
+    def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
+        """Fill the rows of many requests at once and say how many drafts each one's grammar takes.
+
+        Row `first_row + i` masks the logits that verify draft i; the last is the bonus row. A row
+        behind the first refused draft is left as it is. No matcher's state changes.
+        """
+
+
+BackendName = Literal["auto", "llguidance", "xgrammar"]
+
+__all__ = [
+    "Backend",
+    "BackendName",
+    "Bitmask",
+    "CompiledGrammar",
+    "FillJob",
+    "Finding",
+    "Matcher",
+    "Report",
+    "Vocabulary",
+]

@@ -1,0 +1,1 @@
+"""Validated structured output from language models."""

@@ -1,0 +1,6 @@
+"""The `structspec` command."""
+
+
+def main() -> int:
+    """Run the command line; returns the exit status."""
+    raise NotImplementedError

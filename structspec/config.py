@@ -1,0 +1,46 @@
+"""How an engine is set up; all of it frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from structspec.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculativeConfig:
+    """How drafts are made. `num_speculative_tokens` limits one request's drafts in one step."""
+
+    num_speculative_tokens: int = 15  # with the bonus row 16 rows, as cheap on a CPU as one
+    prompt_lookup_min: int = 2
+    prompt_lookup_max: int = 5
+
+    def __post_init__(self) -> None:
+        if self.num_speculative_tokens < 0:
+            raise InvalidRequest("num_speculative_tokens must be at least 0")
+        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
+            raise InvalidRequest("1 <= prompt_lookup_min <= prompt_lookup_max must hold")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Sizes and limits of one engine."""
+
+    block_size: int = 16  # tokens in a KV block
+    num_blocks: int | None = None  # None: room for 4 full contexts, at most 2 GiB
+    max_num_requests: int = 64  # running at once
+    max_num_batched_tokens: int = 512  # token budget of a step, drafts included
+    max_num_draft_tokens: int = 64  # drafts in a whole step; more requests share them
+    max_model_len: int | None = None  # None: what the model was trained for
+    compile_timeout_s: float = 10.0
+    num_compile_threads: int = 2
+    speculative: SpeculativeConfig = field(default_factory=SpeculativeConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("block_size", "max_num_requests", "max_num_batched_tokens"):
+            if getattr(self, name) < 1:
+                raise InvalidRequest(f"{name} must be at least 1")
+        for name in ("num_blocks", "max_model_len"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidRequest(f"{name} must be at least 1, or None for the default")

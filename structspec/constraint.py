@@ -1,0 +1,94 @@
+"""What a request may ask its output to be: the values the grammar layer compiles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from structspec.errors import GrammarError
+
+JsonStyle = Literal["spaced", "compact", "pretty", "flexible"]
+Dialect = Literal["auto", "lark", "ebnf"]
+
+
+@dataclass(frozen=True)
+class JsonSchema:
+    """JSON text that conforms to `schema` (a dict, a bool, or its JSON text).
+
+    `style` fixes the white space: "spaced" is what `json.dumps` writes (`", "` and `": "`),
+    "compact" has none, "pretty" is `json.dumps(indent=2)`, "flexible" leaves up to 8 blanks free.
+    `property_order="schema"` writes properties in the order the schema declares them. `closed`: an
+    object that is silent about `additionalProperties` admits only its declared properties; False is
+    JSON Schema to the letter.
+    """
+
+    schema: Mapping[str, Any] | bool | str
+    style: JsonStyle = "spaced"
+    property_order: Literal["schema"] = "schema"
+    closed: bool = True
+
+    @cached_property
+    def text(self) -> str:
+        """The schema as canonical JSON text; raises GrammarError where it is not JSON."""
+        if isinstance(self.schema, str):
+            try:
+                return json.dumps(json.loads(self.schema), ensure_ascii=False)
+            except json.JSONDecodeError as error:
+                raise GrammarError(
+                    f"the schema is not JSON: {error.msg}", line=error.lineno, column=error.colno
+                ) from None
+        try:
+            return json.dumps(self.schema, ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            raise GrammarError(f"the schema cannot be written as JSON: {error}") from None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal keys compile to the same grammar."""
+        return ("json", self.text, self.style, self.property_order, str(self.closed))
+
+
+@dataclass(frozen=True)
+class Regex:
+    """Text that matches `pattern` from its first to its last character."""
+
+    pattern: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal keys compile to the same grammar."""
+        return ("regex", self.pattern)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Exactly one of `choices`, character for character."""
+
+    choices: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal keys compile to the same grammar."""
+        return ("choice", *self.choices)
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Text of a context-free grammar: Lark as llguidance reads it, or EBNF/GBNF as xgrammar does.
+
+    The start rule is `start` (Lark) or `root` (EBNF). "auto" tells them apart by `::=`.
+    """
+
+    text: str
+    dialect: Dialect = "auto"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal keys compile to the same grammar."""
+        return ("grammar", self.text, self.dialect)
+
+
+Constraint = JsonSchema | Regex | Choice | Grammar

@@ -1,0 +1,108 @@
+"""Every error structspec raises on purpose.
+
+StructspecError
+├── InvalidRequest (ValueError)        the call itself: contradictory or impossible arguments
+│   └── PromptTooLong                  the prompt leaves no room for output
+├── GrammarError (ValueError)          the constraint: says where (JSON pointer, or line and column)
+│   ├── UnsupportedConstraint          understood, but no backend can hold it
+│   └── CompileTimeout                 compiling took longer than its limit
+├── ModelError                         the model: cannot be loaded
+│   └── ModelNotFound                  no such name, folder or hub id
+└── GenerationError                    the output: carries `text`, `usage` and `errors`
+    ├── Truncated                      ended (max_tokens, stop) before its constraint was met
+    ├── OutputInvalid                  finished, but does not validate
+    ├── Cancelled                      the caller, or a closing engine, gave it up
+    └── EngineError                    structspec's own fault; please report it
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from structspec.request import Usage
+
+
+class StructspecError(Exception):
+    """The base of all errors that structspec raises on purpose."""
+
+
+class InvalidRequest(StructspecError, ValueError):
+    """The call cannot be carried out as written; nothing was started."""
+
+
+class PromptTooLong(InvalidRequest):
+    """The prompt does not fit the model's context together with any output."""
+
+
+class GrammarError(StructspecError, ValueError):
+    """A constraint is wrong; the message starts with the place, as `#/properties/age: …`.
+
+    `pointer` is a JSON pointer into the schema; `line` and `column` (from 1) are a place in a
+    regex or grammar. What is not known is None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        pointer: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        place = pointer
+        if line is not None:
+            place = f"line {line}, column {column}" if column is not None else f"line {line}"
+        super().__init__(f"{place}: {message}" if place else message)
+        self.pointer = pointer
+        self.line = line
+        self.column = column
+
+
+class UnsupportedConstraint(GrammarError):
+    """The constraint is well formed, but no backend can enforce it."""
+
+
+class CompileTimeout(GrammarError):
+    """Compiling the constraint took longer than its limit."""
+
+
+class ModelError(StructspecError):
+    """The model cannot be loaded."""
+
+
+class ModelNotFound(ModelError):
+    """There is no model under that name, folder or hub id."""
+
+
+class GenerationError(StructspecError):
+    """The output cannot be returned; what was generated is on the exception."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str = "",
+        usage: Usage | None = None,
+        errors: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.text = text
+        self.usage = usage
+        self.errors = errors
+
+
+class Truncated(GenerationError):
+    """The output ended before its constraint was met; `text` holds what there is."""
+
+
+class OutputInvalid(GenerationError):
+    """The finished text does not validate; `errors` says what is wrong with it."""
+
+
+class Cancelled(GenerationError):
+    """The request was given up before it finished."""
+
+
+class EngineError(GenerationError):
+    """The engine failed on this request through no fault of the caller."""

@@ -1,0 +1,147 @@
+"""One generation request: what was asked (frozen) and how far it has come (state)."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from structspec.errors import InvalidRequest, StructspecError
+
+if TYPE_CHECKING:
+    import torch
+
+    from structspec.grammars.base import CompiledGrammar, Matcher
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are drawn; every field is honoured with and without speculation.
+
+    `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `max_tokens` None is what
+    is left of the context, at most 1,024. `stop` strings end the text and are not part of it.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    speculative: bool = True
+
+    def __post_init__(self) -> None:
+        for name, holds, wanted in (
+            ("temperature", 0.0 <= self.temperature < float("inf"), "a number of at least 0"),
+            ("top_k", self.top_k >= 0, "at least 0 (0 is off)"),
+            ("top_p", 0.0 < self.top_p <= 1.0, "in (0, 1]"),
+            ("min_p", 0.0 <= self.min_p <= 1.0, "in [0, 1]"),
+            ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
+            ("stop", all(self.stop), "made of non-empty strings"),
+        ):
+            if not holds:
+                raise InvalidRequest(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens read and written."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def total_tokens(self) -> int:
+        """Both together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(slots=True)
+class RequestStats:
+    """What one request cost and what speculation brought it."""
+
+    num_target_steps: int = 0  # forward passes that gave this request at least one token
+    num_drafted: int = 0
+    num_accepted: int = 0
+    num_forced_drafted: int = 0  # drafts that came from text the grammar forces
+    num_forced_accepted: int = 0
+    drafted_per_position: list[int] = field(default_factory=list)
+    accepted_per_position: list[int] = field(default_factory=list)
+    compile_ms: float = 0.0
+    mask_ms: float = 0.0  # this request's share of filling mask rows
+    backend: str | None = None
+    num_preemptions: int = 0
+    seconds: float = 0.0
+
+
+class RequestStatus(enum.Enum):
+    """Where a request stands."""
+
+    WAITING = enum.auto()  # no KV blocks: new, or preempted
+    RUNNING = enum.auto()
+    FINISHED = enum.auto()
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request's state across steps; only the engine's thread changes it.
+
+    `token_ids` is prompt then output; positions below `num_computed_tokens` are in the KV cache.
+    """
+
+    request_id: int
+    prompt_token_ids: Sequence[int]
+    params: SamplingParams
+    max_tokens: int
+    compiled: Future[CompiledGrammar] | None = None  # None: unconstrained
+    matcher: Matcher | None = None
+    generator: torch.Generator | None = None
+    status: RequestStatus = RequestStatus.WAITING
+    token_ids: list[int] = field(default_factory=list)
+    num_computed_tokens: int = 0
+    block_table: list[int] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    stop_string: str | None = None
+    error: StructspecError | None = None
+    stats: RequestStats = field(default_factory=RequestStats)
+    arrival_time: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self.token_ids = list(self.prompt_token_ids)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """How many of `token_ids` are the prompt."""
+        return len(self.prompt_token_ids)
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """The tokens written so far, a stop token included."""
+        return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def num_output_tokens(self) -> int:
+        """How many tokens were written so far."""
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will be written."""
+        return self.status is RequestStatus.FINISHED
+
+    @property
+    def is_grammar_pending(self) -> bool:
+        """Whether its constraint is still being compiled."""
+        return self.compiled is not None and not self.compiled.done()
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens read and written so far."""
+        return Usage(self.num_prompt_tokens, self.num_output_tokens)
