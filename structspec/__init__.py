@@ -1,1 +1,81 @@
-"""Validated structured output from language models."""
+"""Validated structured output from language models, faster than free text.
+
+Everything public is listed here. The engine (`LLM` and its companions) needs torch and is loaded
+on first use; the rest is ready after a plain `import structspec`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
+from structspec.errors import (
+    Cancelled,
+    CompileTimeout,
+    EngineError,
+    GenerationError,
+    GrammarError,
+    InvalidRequest,
+    ModelError,
+    ModelNotFound,
+    OutputInvalid,
+    PromptTooLong,
+    StructspecError,
+    Truncated,
+    UnsupportedConstraint,
+)
+from structspec.request import SamplingParams, Usage
+from structspec.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from structspec.compiler import GrammarCompiler
+    from structspec.llm import LLM, AsyncLLM, Generation
+
+_LAZY = {
+    "AsyncLLM": "structspec.llm",
+    "Generation": "structspec.llm",
+    "GrammarCompiler": "structspec.compiler",
+    "LLM": "structspec.llm",
+}
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LLM",
+    "AsyncLLM",
+    "Cancelled",
+    "Choice",
+    "CompileTimeout",
+    "Constraint",
+    "EngineError",
+    "Generation",
+    "GenerationError",
+    "Grammar",
+    "GrammarCompiler",
+    "GrammarError",
+    "InvalidRequest",
+    "JsonSchema",
+    "ModelError",
+    "ModelNotFound",
+    "OutputInvalid",
+    "PromptTooLong",
+    "Regex",
+    "SamplingParams",
+    "StructspecError",
+    "Truncated",
+    "UnsupportedConstraint",
+    "Usage",
+    "Vocabulary",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the engine the first time one of its names is used (PEP 562)."""
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'structspec' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, "__version__"))

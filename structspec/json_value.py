@@ -1,0 +1,141 @@
+"""Strict JSON: parse text without silent repairs, and say readably where it breaks a schema."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime, time
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import best_match
+from jsonschema_specifications import REGISTRY as SPECIFICATIONS
+from referencing.exceptions import Unresolvable
+
+from structspec.errors import GrammarError, OutputInvalid
+
+MAX_ERRORS = 10  # a broken list of 500 records is understood from its first ten
+MAX_MESSAGE = 300
+
+_DURATION = re.compile(
+    r"P(?!$)(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)", re.ASCII
+)
+_OFFSET = re.compile(r".*(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE)
+
+
+def json_pointer(path: Iterable[Any]) -> str:
+    """The path as a JSON pointer in a URI fragment: `#/people/0/name`; `#` is the whole text."""
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    return "/".join(("#", *parts))
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text; OutputInvalid for what `json.loads` would quietly accept.
+
+    That is duplicate keys, NaN and Infinity, numbers too large for a float, and lone surrogates.
+    """
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_object_without_duplicates,
+            parse_constant=_refuse_constant,
+            parse_float=_finite_float,
+        )
+        if "\\u" in text:  # only an escape can smuggle half a surrogate pair in
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        problem = "a string holds half of a surrogate pair"
+    except (ValueError, RecursionError) as error:
+        problem = str(error)
+    else:
+        return value
+    raise OutputInvalid(
+        f"the output is not acceptable JSON: {problem}", text=text, errors=(f"#: {problem}",)
+    )
+
+
+def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]]:
+    """A thread-safe function from a parsed value to its violations, as `#/age: message`.
+
+    Raises GrammarError with a JSON pointer if `schema` is not one. Formats are checked, and no
+    `$ref` is ever fetched from the network.
+    """
+    draft = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    flaw = best_match(draft(draft.META_SCHEMA).iter_errors(schema))
+    if flaw is not None:
+        raise GrammarError(_shorten(flaw.message), pointer=json_pointer(flaw.absolute_path))
+    validator = draft(schema, format_checker=_FORMATS, registry=SPECIFICATIONS)
+
+    def violations(value: Any) -> tuple[str, ...]:
+        try:
+            errors = sorted(validator.iter_errors(value), key=lambda error: str(error.json_path))
+        except Unresolvable as error:
+            raise GrammarError(f"$ref {error.ref!r} leads nowhere in this schema") from None
+        except re.error as error:
+            pattern = error.pattern if isinstance(error.pattern, str) else str(error.pattern)
+            raise GrammarError(f"pattern {pattern!r} is not a regex: {error.msg}") from None
+        return tuple(_describe(error) for error in errors[:MAX_ERRORS])
+
+    return violations
+
+
+def _describe(error: Any) -> str:
+    deepest = best_match([error])  # inside anyOf the branch that came closest says most
+    return f"{json_pointer(deepest.absolute_path)}: {_shorten(deepest.message)}"
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+
+
+def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        duplicate = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {duplicate!r} appears twice in one object")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite_float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"the number {_shorten(digits)} is out of range")
+    return value
+
+
+def _is_date_time(text: object) -> bool:
+    if isinstance(text, str):
+        datetime.fromisoformat(text)  # raises ValueError
+        return text[10:11] in ("T", "t", " ") and _OFFSET.fullmatch(text) is not None
+    return True
+
+
+def _is_time(text: object) -> bool:
+    if isinstance(text, str):
+        time.fromisoformat(text)  # raises ValueError
+        return _OFFSET.fullmatch(text) is not None
+    return True
+
+
+def _is_duration(text: object) -> bool:
+    return not isinstance(text, str) or _DURATION.fullmatch(text) is not None
+
+
+def _format_checker() -> jsonschema.FormatChecker:
+    """What jsonschema checks without further packages, and the three formats it leaves out."""
+    formats = jsonschema.Draft202012Validator.FORMAT_CHECKER.checkers.keys()
+    checker = jsonschema.FormatChecker(formats)
+    checker.checks("date-time", raises=ValueError)(_is_date_time)
+    checker.checks("time", raises=ValueError)(_is_time)
+    checker.checks("duration")(_is_duration)
+    return checker
+
+
+_FORMATS = _format_checker()

@@ -1,0 +1,81 @@
+"""Telling the model what its output has to look like: one sentence, or the schema itself.
+
+The constraint guarantees the form whatever the prompt says; the sentence is there so that the
+model *means* what it is made to write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from structspec.schema_outline import outline
+
+SchemaInPrompt = Literal["auto", "always", "never"]
+Message = Mapping[str, Any]
+
+MAX_OUTLINE = 800  # characters; beyond that the schema itself is the clearer text
+
+
+def show_schema(
+    messages: Sequence[Message],
+    json_schema: Mapping[str, Any] | None,
+    mode: SchemaInPrompt = "auto",
+) -> list[dict[str, Any]]:
+    """Copies of the messages, with the schema explained at the end of the last user message.
+
+    "auto" leaves them as they are where the prompt already says it: it holds the schema's JSON, or
+    the word JSON and every top-level property name. Without a user message a system message is put
+    first. The same arguments always give the same text.
+    """
+    shown = [dict(message) for message in messages]
+    if mode == "never" or json_schema is None or json_schema == {}:
+        return shown
+    if mode == "auto" and _is_shown(shown, json_schema):
+        return shown
+    text = describe_schema(json_schema)
+    for message in reversed(shown):
+        if message.get("role") == "user":
+            message["content"] = _append(message.get("content"), text)
+            return shown
+    return [{"role": "system", "content": text}, *shown]
+
+
+def describe_schema(json_schema: Mapping[str, Any]) -> str:
+    """The instruction for one schema: an outline in words if that is short, else its JSON."""
+    words = outline(json_schema)
+    if words is not None and len(words) <= MAX_OUTLINE:
+        return f"Answer in JSON {words}."
+    return f"Answer in JSON that conforms to this JSON schema: {_compact(json_schema)}"
+
+
+def _is_shown(messages: Sequence[Message], json_schema: Mapping[str, Any]) -> bool:
+    prompt = "\n".join(_text_of(message.get("content")) for message in messages)
+    if _without_blanks(_compact(json_schema)) in _without_blanks(prompt):
+        return True
+    names = json_schema.get("properties", {})
+    return bool(names) and "json" in prompt.lower() and all(name in prompt for name in names)
+
+
+def _append(content: Any, text: str) -> Any:
+    """`content` with one more paragraph; it may be a string or a list of content parts."""
+    if isinstance(content, list):
+        return [*content, {"type": "text", "text": text}]
+    return f"{content}\n{text}" if content else text
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return ""
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(text.split())

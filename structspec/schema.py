@@ -1,0 +1,119 @@
+"""`schema=`: from what a user may pass there to a JSON schema and back to a validated value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
+
+from structspec.errors import GrammarError, InvalidRequest, OutputInvalid
+from structspec.json_value import MAX_ERRORS, compile_validator, json_pointer, parse_json
+from structspec.pydantic_schema import TightJsonSchema
+
+ACCEPTED = (
+    "a pydantic model, dataclass, TypedDict, NamedTuple, Enum, Literal, Union, list[...], dict[...]"
+    " or any other type that pydantic.TypeAdapter takes, or a JSON schema as a dict, a bool or"
+    " JSON text"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaTarget:
+    """What output is generated for, and how its text becomes the caller's value.
+
+    `validate` is thread-safe; it returns the value or raises OutputInvalid, whose `errors` read
+    `#/age: message`. Exceptions other than ValueError and AssertionError that a model's own
+    validators raise pass through. `json_schema` may be shared: read it, never change it.
+    """
+
+    json_schema: dict[str, Any]
+    validate: Callable[[str], Any]
+    name: str
+
+
+def resolve_schema(schema: Any) -> SchemaTarget:
+    """The target that `schema` stands for.
+
+    A mapping, a bool or a str is a JSON schema (a str is its JSON text) and gives parsed JSON;
+    everything else is a Python type and gives that type. Raises InvalidRequest for neither, and
+    GrammarError, with a JSON pointer, for a JSON schema that is not one.
+    """
+    if isinstance(schema, Mapping | bool | str):
+        return _from_json_schema(schema)
+    if isinstance(schema, type):
+        return _from_class(schema)
+    return _from_type(schema)
+
+
+def _from_json_schema(schema: Mapping[str, Any] | bool | str) -> SchemaTarget:
+    loaded = _load_schema(schema)
+    violations = compile_validator(loaded)
+
+    def validate(text: str) -> Any:
+        value = parse_json(text)
+        _raise_for(violations(value), text, name)
+        return value
+
+    name = str(loaded.get("title") or "JSON")
+    return SchemaTarget(loaded, validate, name)
+
+
+def _load_schema(schema: Mapping[str, Any] | bool | str) -> dict[str, Any]:
+    """A private copy of the schema, as an object."""
+    try:
+        text = schema if isinstance(schema, str) else json.dumps(schema, allow_nan=False)
+        loaded = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise GrammarError(
+            f"the schema is not JSON: {error.msg}", line=error.lineno, column=error.colno
+        ) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise GrammarError(f"the schema cannot be written as JSON: {error}") from None
+    if isinstance(loaded, bool):
+        return {} if loaded else {"not": {}}
+    if not isinstance(loaded, dict):
+        raise GrammarError(f"a JSON schema is an object or a bool, not {loaded!r}")
+    return loaded
+
+
+def _from_type(schema: Any) -> SchemaTarget:
+    name = getattr(schema, "__name__", None) or str(schema)
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(schema)
+        json_schema = adapter.json_schema(mode="validation", schema_generator=TightJsonSchema)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        reason = str(error).splitlines()[0].split(" Set `arbitrary_types_allowed", 1)[0]
+        raise InvalidRequest(f"schema={name} cannot be used: {reason} Pass {ACCEPTED}.") from error
+    violations = compile_validator(json_schema)
+
+    def validate(text: str) -> Any:
+        _raise_for(violations(parse_json(text)), text, name)
+        try:
+            return adapter.validate_json(text)
+        except ValidationError as error:
+            _raise_for(_pydantic_violations(error), text, name)
+            raise
+
+    return SchemaTarget(json_schema, validate, name)
+
+
+# Building an adapter takes milliseconds. Only classes are remembered: `int | str == str | int`.
+_from_class = lru_cache(maxsize=256)(_from_type)
+
+
+def _pydantic_violations(error: ValidationError) -> tuple[str, ...]:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    return tuple(f"{json_pointer(d['loc'])}: {d['msg']}" for d in details[:MAX_ERRORS])
+
+
+def _raise_for(violations: tuple[str, ...], text: str, name: str) -> None:
+    if violations:
+        raise OutputInvalid(
+            f"the output is not a valid {name}: {'; '.join(violations)}",
+            text=text,
+            errors=violations,
+        )
