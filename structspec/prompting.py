@@ -46,7 +46,7 @@ def describe_schema(json_schema: Mapping[str, Any]) -> str:
     """The instruction for one schema: an outline in words if that is short, else its JSON."""
     words = outline(json_schema)
     if words is not None and len(words) <= MAX_OUTLINE:
-        return f"Answer in JSON {words}."
+        return f"Answer in JSON{words}."
     return f"Answer in JSON that conforms to this JSON schema: {_compact(json_schema)}"
 
 

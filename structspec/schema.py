@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NewType
 
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 
@@ -52,13 +52,13 @@ def resolve_schema(schema: Any) -> SchemaTarget:
 def _from_json_schema(schema: Mapping[str, Any] | bool | str) -> SchemaTarget:
     loaded = _load_schema(schema)
     violations = compile_validator(loaded)
+    name = str(loaded.get("title", "JSON"))
 
     def validate(text: str) -> Any:
         value = parse_json(text)
         _raise_for(violations(value), text, name)
         return value
 
-    name = str(loaded.get("title") or "JSON")
     return SchemaTarget(loaded, validate, name)
 
 
@@ -81,14 +81,17 @@ def _load_schema(schema: Mapping[str, Any] | bool | str) -> dict[str, Any]:
 
 
 def _from_type(schema: Any) -> SchemaTarget:
-    name = getattr(schema, "__name__", None) or str(schema)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
         json_schema = adapter.json_schema(mode="validation", schema_generator=TightJsonSchema)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         reason = str(error).splitlines()[0].split(" Set `arbitrary_types_allowed", 1)[0]
-        raise InvalidRequest(f"schema={name} cannot be used: {reason} Pass {ACCEPTED}.") from error
+        raise InvalidRequest(
+            f"schema={schema!r} cannot be used: {reason} Pass {ACCEPTED}."
+        ) from error
     violations = compile_validator(json_schema)
+    is_named = isinstance(schema, type | NewType)
+    name = str(schema.__name__ if is_named else json_schema.get("title", "JSON"))
 
     def validate(text: str) -> Any:
         _raise_for(violations(parse_json(text)), text, name)

@@ -1,4 +1,4 @@
-"""A JSON schema in a few words: `with keys name (string), age (integer)`."""
+"""A JSON schema in a few words: ` with keys name (string), age (integer)`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def outline(json_schema: Mapping[str, Any]) -> str | None:
     try:
         root = _resolve(json_schema, json_schema)
         if "properties" in root:
-            return f"with keys {_keys(root, json_schema, 0)}"
-        return f"with {_words(root, json_schema, 0)}"
+            return f" with keys {_keys(root, json_schema, 0)}"
+        return f": {_words(root, json_schema, 0)}"
     except _TooComplex:
         return None
 
