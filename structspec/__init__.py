@@ -42,7 +42,6 @@ _LAZY = {
 __version__ = "0.1.0"
 
 __all__ = [
-    "LLM",
     "AsyncLLM",
     "Cancelled",
     "Choice",
@@ -56,6 +55,7 @@ __all__ = [
     "GrammarError",
     "InvalidRequest",
     "JsonSchema",
+    "LLM",
     "ModelError",
     "ModelNotFound",
     "OutputInvalid",

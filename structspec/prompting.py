@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from structspec.schema import SchemaTarget
 from structspec.schema_outline import outline
 
 SchemaInPrompt = Literal["auto", "always", "never"]
@@ -20,7 +21,7 @@ MAX_OUTLINE = 800  # characters; beyond that the schema itself is the clearer te
 
 def show_schema(
     messages: Sequence[Message],
-    json_schema: Mapping[str, Any] | None,
+    target: SchemaTarget | None,
     mode: SchemaInPrompt = "auto",
 ) -> list[dict[str, Any]]:
     """Copies of the messages, with the schema explained at the end of the last user message.
@@ -30,11 +31,11 @@ def show_schema(
     first. The same arguments always give the same text.
     """
     shown = [dict(message) for message in messages]
-    if mode == "never" or json_schema is None or json_schema == {}:
+    if mode == "never" or target is None or target.json_schema == {}:
         return shown
-    if mode == "auto" and _is_shown(shown, json_schema):
+    if mode == "auto" and _is_shown(shown, target.json_schema):
         return shown
-    text = describe_schema(json_schema)
+    text = describe_schema(target.json_schema)
     for message in reversed(shown):
         if message.get("role") == "user":
             message["content"] = _append(message.get("content"), text)
