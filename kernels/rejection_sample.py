@@ -1,0 +1,269 @@
+"""Which drafts stand, and the one token that follows them, distributed as the target alone.
+
+p: target_probs, q: the distribution the draft was drawn from, u: uniforms in [0, 1)
+
+    for each request i:                        # 1 + k rows of p, one for each draft and the bonus
+        for j in range(k):
+            if j == num_valid or not u_accept[j] * q[d_j] < p[d_j]:
+                return d_0 … d_(j-1), draw(max(p - q, 0))   # recovered
+        return d_0 … d_(k-1), draw(p)                       # bonus
+
+A one-hot draft has q[d] = 1 and 0 elsewhere: max(p - q, 0) is then p without its draft token.
+`draw(w)` is the inverse CDF at `u_draw`: the first token with w > 0 whose cumulative sum exceeds
+`u_draw * sum(w)`, the last token with w > 0 where rounding leaves none. Sums are float64. When
+rounding alone caused a rejection, max(p - q, 0) is empty and p itself is drawn from.
+
+Randomness is an input, so this is a function: summing over a grid of uniforms gives its exact
+distribution. Request i's drafts start at cu_num_draft_tokens[i], its rows at the same plus i.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+def _draw(weights: Tensor, uniform: float) -> int:
+    """The token at `uniform` of the inverse CDF of `weights` ([vocab_size] float32)."""
+    cumulative = weights.cumsum(0, dtype=torch.float64)
+    hits = (cumulative > uniform * cumulative[-1]) & (weights > 0)
+    if hits.any():
+        return int(hits.int().argmax())
+    return int(weights.nonzero()[-1])
+
+
+def _residual(p: Tensor, draft_token_id: int, q: Tensor | None) -> Tensor:
+    """max(p - q, 0), or p where that is empty."""
+    weights = (p - q).clamp(min=0) if q is not None else p.clone()
+    if q is None:
+        weights[draft_token_id] = 0
+    return weights if weights.any() else p
+
+
+def rejection_sample_reference(
+    target_probs: Tensor,
+    draft_token_ids: Tensor,
+    draft_probs: Tensor | None,
+    draft_probs_rows: Tensor | None,
+    cu_num_draft_tokens: Tensor,
+    num_valid: Tensor,
+    accept_uniform: Tensor,
+    draw_uniform: Tensor,
+    max_num_drafts: int,
+) -> tuple[Tensor, Tensor]:
+    """The specification: the loop of the module docstring."""
+    drafts = draft_token_ids.tolist()
+    q_rows = [-1] * len(drafts) if draft_probs_rows is None else draft_probs_rows.tolist()
+    cu, uniforms = cu_num_draft_tokens.tolist(), accept_uniform.tolist()
+    outputs: list[list[int]] = []
+    for i, (valid, u_draw) in enumerate(
+        zip(num_valid.tolist(), draw_uniform.tolist(), strict=True)
+    ):
+        first, end = cu[i], cu[i + 1]
+        weights = target_probs[end + i]
+        output: list[int] = []
+        for j in range(first, end):
+            d, p = drafts[j], target_probs[j + i]
+            q = draft_probs[q_rows[j]] if draft_probs is not None and q_rows[j] >= 0 else None
+            q_d = 1.0 if q is None else float(q[d])
+            if j - first == valid or not uniforms[j] * q_d < float(p[d]):
+                weights = _residual(p, d, q)
+                break
+            output.append(d)
+        outputs.append([*output, _draw(weights, u_draw)])
+    return _pad(outputs, max_num_drafts, target_probs.device)
+
+
+def _pad(
+    outputs: list[list[int]], max_num_drafts: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    width = max_num_drafts + 1
+    padded = [row + [-1] * (width - len(row)) for row in outputs]
+    token_ids = torch.tensor(padded, dtype=torch.int64, device=device).view(-1, width)
+    num_accepted = [len(row) - 1 for row in outputs]
+    return token_ids, torch.tensor(num_accepted, dtype=torch.int32, device=device)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _load_weights(
+    p_ptr: Any,
+    q_ptr: Any,
+    token_ids: Any,
+    draft_token_id: Any,
+    is_residual: Any,
+    has_q: Any,
+    vocab_size: Any,
+) -> Any:
+    """One block of p, or of max(p - q, 0), as float64."""
+    in_range = token_ids < vocab_size
+    p = tl.load(p_ptr + token_ids, mask=in_range, other=0.0)
+    one_hot = tl.where(token_ids == draft_token_id, p, 0.0)  # p - p is 0, as max(p - 1, 0) is
+    q = tl.load(q_ptr + token_ids, mask=in_range & has_q, other=0.0)
+    q = tl.where(has_q, q, one_hot)
+    weights = tl.where(is_residual, tl.maximum(p - q, 0.0), p)
+    return weights.to(tl.float64)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _sum_weights(
+    p_ptr: Any,
+    q_ptr: Any,
+    draft_token_id: Any,
+    is_residual: Any,
+    has_q: Any,
+    vocab_size: Any,
+    BLOCK_SIZE: tl.constexpr,
+) -> Any:
+    total = tl.full((), 0.0, tl.float64)
+    for start in range(0, vocab_size, BLOCK_SIZE):
+        token_ids = start + tl.arange(0, BLOCK_SIZE)
+        weights = _load_weights(
+            p_ptr, q_ptr, token_ids, draft_token_id, is_residual, has_q, vocab_size
+        )
+        total += tl.sum(weights, 0)
+    return total
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _rejection_sample_kernel(
+    target_probs_ptr: Any,
+    draft_token_ids_ptr: Any,
+    draft_probs_ptr: Any,
+    draft_probs_rows_ptr: Any,
+    cu_num_draft_tokens_ptr: Any,
+    num_valid_ptr: Any,
+    accept_uniform_ptr: Any,
+    draw_uniform_ptr: Any,
+    token_ids_ptr: Any,
+    num_accepted_ptr: Any,
+    vocab_size: Any,
+    max_num_drafts: Any,
+    BLOCK_SIZE: tl.constexpr,
+) -> None:
+    i = tl.program_id(0)
+    first = tl.load(cu_num_draft_tokens_ptr + i)
+    num_drafts = tl.load(cu_num_draft_tokens_ptr + i + 1) - first
+    num_valid = tl.load(num_valid_ptr + i)
+    output_ptr = token_ids_ptr + i * (max_num_drafts + 1)
+
+    num_accepted = 0
+    for j in range(num_drafts):
+        if num_accepted == j and j != num_valid:
+            d = tl.load(draft_token_ids_ptr + first + j)
+            p_d = tl.load(target_probs_ptr + (first + i + j).to(tl.int64) * vocab_size + d)
+            q_row = tl.load(draft_probs_rows_ptr + first + j)
+            q_d = tl.load(draft_probs_ptr + q_row * vocab_size + d, mask=q_row >= 0, other=1.0)
+            u = tl.load(accept_uniform_ptr + first + j)
+            if u * q_d.to(tl.float64) < p_d.to(tl.float64):
+                tl.store(output_ptr + j, d)
+                num_accepted += 1
+    tl.store(num_accepted_ptr + i, num_accepted)
+
+    is_residual = num_accepted < num_drafts
+    rejected = first + num_accepted
+    d = tl.load(draft_token_ids_ptr + rejected, mask=is_residual, other=-1)
+    q_row = tl.load(draft_probs_rows_ptr + rejected, mask=is_residual, other=-1)
+    has_q = q_row >= 0
+    p_ptr = target_probs_ptr + (rejected + i).to(tl.int64) * vocab_size
+    q_ptr = draft_probs_ptr + q_row * vocab_size
+
+    total = _sum_weights(p_ptr, q_ptr, d, is_residual, has_q, vocab_size, BLOCK_SIZE)
+    if total == 0.0:
+        is_residual = num_accepted < 0
+        total = _sum_weights(p_ptr, q_ptr, d, is_residual, has_q, vocab_size, BLOCK_SIZE)
+
+    threshold = tl.load(draw_uniform_ptr + i) * total
+    before = tl.full((), 0.0, tl.float64)
+    drawn = vocab_size
+    last = 0
+    for start in range(0, vocab_size, BLOCK_SIZE):
+        token_ids = start + tl.arange(0, BLOCK_SIZE)
+        weights = _load_weights(p_ptr, q_ptr, token_ids, d, is_residual, has_q, vocab_size)
+        hits = (before + tl.cumsum(weights, 0) > threshold) & (weights > 0)
+        drawn = tl.minimum(drawn, tl.min(tl.where(hits, token_ids, vocab_size), 0))
+        last = tl.maximum(last, tl.max(tl.where(weights > 0, token_ids, 0), 0))
+        before += tl.sum(weights, 0)
+    tl.store(output_ptr + num_accepted, tl.where(drawn < vocab_size, drawn, last))
+
+
+def rejection_sample_triton(
+    target_probs: Tensor,
+    draft_token_ids: Tensor,
+    draft_probs: Tensor | None,
+    draft_probs_rows: Tensor | None,
+    cu_num_draft_tokens: Tensor,
+    num_valid: Tensor,
+    accept_uniform: Tensor,
+    draw_uniform: Tensor,
+    max_num_drafts: int,
+) -> tuple[Tensor, Tensor]:
+    """The kernel, one program per request; on a CPU it needs Triton's interpreter."""
+    num_requests, device = num_valid.shape[0], target_probs.device
+    token_ids = torch.full((num_requests, max_num_drafts + 1), -1, device=device)
+    num_accepted = torch.zeros(num_requests, dtype=torch.int32, device=device)
+    if num_requests == 0:
+        return token_ids, num_accepted
+    if draft_probs_rows is None:
+        draft_probs_rows = torch.full_like(draft_token_ids, -1)
+    _rejection_sample_kernel[(num_requests,)](
+        target_probs,
+        draft_token_ids,
+        target_probs if draft_probs is None else draft_probs,  # never read where all are one-hot
+        draft_probs_rows,
+        cu_num_draft_tokens,
+        num_valid,
+        accept_uniform,
+        draw_uniform,
+        token_ids,
+        num_accepted,
+        target_probs.shape[1],
+        max_num_drafts,
+        BLOCK_SIZE=4096,
+    )
+    return token_ids, num_accepted
+
+
+def rejection_sample(
+    target_probs: Tensor,  # [num_drafts + num_requests, vocab_size] float32; rows sum to 1
+    draft_token_ids: Tensor,  # [num_drafts] int64
+    draft_probs: Tensor | None,  # [num_draft_probs, vocab_size] float32; None: all are one-hot
+    draft_probs_rows: Tensor | None,  # [num_drafts] int64: q's row in draft_probs, -1: one-hot
+    cu_num_draft_tokens: Tensor,  # [num_requests + 1] int32
+    num_valid: Tensor,  # [num_requests] int32: the draft there, if any, is rejected
+    accept_uniform: Tensor,  # [num_drafts] float64
+    draw_uniform: Tensor,  # [num_requests] float64
+    max_num_drafts: int,
+) -> tuple[Tensor, Tensor]:
+    """Accepted drafts and one more token per request, and how many drafts were accepted.
+
+    Returns token_ids [num_requests, max_num_drafts + 1] int64, padded with -1, and num_accepted
+    [num_requests] int32. Never returns a token of probability 0.
+    """
+    assert (draft_probs is None) == (draft_probs_rows is None)
+    assert target_probs.dtype == torch.float32 and target_probs.is_contiguous()
+    assert draft_probs is None or (
+        draft_probs.dtype == torch.float32
+        and draft_probs.is_contiguous()
+        and draft_probs.shape[1] == target_probs.shape[1]
+    )
+    assert draft_token_ids.dtype == torch.int64
+    assert draft_probs_rows is None or draft_probs_rows.dtype == torch.int64
+    assert cu_num_draft_tokens.dtype == num_valid.dtype == torch.int32
+    assert accept_uniform.dtype == draw_uniform.dtype == torch.float64
+    assert target_probs.shape[0] == draft_token_ids.shape[0] + num_valid.shape[0]
+    launch = rejection_sample_triton if target_probs.is_cuda else rejection_sample_reference
+    return launch(
+        target_probs,
+        draft_token_ids,
+        draft_probs,
+        draft_probs_rows,
+        cu_num_draft_tokens,
+        num_valid,
+        accept_uniform,
+        draw_uniform,
+        max_num_drafts,
+    )

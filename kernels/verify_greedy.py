@@ -1,0 +1,117 @@
+"""The drafts that equal the target's own choice, and its choice behind them; no randomness.
+
+    for each request i:                        # 1 + k rows, one for each draft and the bonus
+        for j in range(k):
+            if j == num_valid or d_j != target[j]:
+                return d_0 … d_(j-1), target[j]
+        return d_0 … d_(k-1), target[k]
+
+Request i's drafts start at cu_num_draft_tokens[i], its rows at the same plus i.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+def verify_greedy_reference(
+    target_token_ids: Tensor,
+    draft_token_ids: Tensor,
+    cu_num_draft_tokens: Tensor,
+    num_valid: Tensor,
+    max_num_drafts: int,
+) -> tuple[Tensor, Tensor]:
+    """The specification: the loop of the module docstring."""
+    targets, drafts = target_token_ids.tolist(), draft_token_ids.tolist()
+    cu = cu_num_draft_tokens.tolist()
+    padded, num_accepted = [], []
+    for i, valid in enumerate(num_valid.tolist()):
+        first, end = cu[i], cu[i + 1]
+        n = 0
+        while first + n < end and n != valid and drafts[first + n] == targets[first + i + n]:
+            n += 1
+        output = targets[first + i : first + i + n + 1]
+        padded.append(output + [-1] * (max_num_drafts - n))
+        num_accepted.append(n)
+    token_ids = torch.tensor(padded, dtype=torch.int64, device=target_token_ids.device)
+    return (
+        token_ids.view(-1, max_num_drafts + 1),
+        torch.tensor(num_accepted, dtype=torch.int32, device=target_token_ids.device),
+    )
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _verify_greedy_kernel(
+    target_token_ids_ptr: Any,
+    draft_token_ids_ptr: Any,
+    cu_num_draft_tokens_ptr: Any,
+    num_valid_ptr: Any,
+    token_ids_ptr: Any,
+    num_accepted_ptr: Any,
+    max_num_drafts: Any,
+) -> None:
+    i = tl.program_id(0)
+    first = tl.load(cu_num_draft_tokens_ptr + i)
+    num_drafts = tl.load(cu_num_draft_tokens_ptr + i + 1) - first
+    num_valid = tl.load(num_valid_ptr + i)
+    output_ptr = token_ids_ptr + i * (max_num_drafts + 1)
+
+    num_accepted = 0
+    for j in range(num_drafts):
+        if num_accepted == j and j != num_valid:
+            d = tl.load(draft_token_ids_ptr + first + j)
+            if d == tl.load(target_token_ids_ptr + first + i + j):
+                tl.store(output_ptr + j, d)
+                num_accepted += 1
+    next_token_id = tl.load(target_token_ids_ptr + first + i + num_accepted)
+    tl.store(output_ptr + num_accepted, next_token_id)
+    tl.store(num_accepted_ptr + i, num_accepted)
+
+
+def verify_greedy_triton(
+    target_token_ids: Tensor,
+    draft_token_ids: Tensor,
+    cu_num_draft_tokens: Tensor,
+    num_valid: Tensor,
+    max_num_drafts: int,
+) -> tuple[Tensor, Tensor]:
+    """The kernel, one program per request; on a CPU it needs Triton's interpreter."""
+    num_requests, device = num_valid.shape[0], target_token_ids.device
+    token_ids = torch.full((num_requests, max_num_drafts + 1), -1, device=device)
+    num_accepted = torch.zeros(num_requests, dtype=torch.int32, device=device)
+    if num_requests > 0:
+        _verify_greedy_kernel[(num_requests,)](
+            target_token_ids,
+            draft_token_ids,
+            cu_num_draft_tokens,
+            num_valid,
+            token_ids,
+            num_accepted,
+            max_num_drafts,
+        )
+    return token_ids, num_accepted
+
+
+def verify_greedy(
+    target_token_ids: Tensor,  # [num_drafts + num_requests] int64: argmax of the masked logits
+    draft_token_ids: Tensor,  # [num_drafts] int64
+    cu_num_draft_tokens: Tensor,  # [num_requests + 1] int32
+    num_valid: Tensor,  # [num_requests] int32: the draft there, if any, is rejected
+    max_num_drafts: int,
+) -> tuple[Tensor, Tensor]:
+    """Accepted drafts and one more token per request, and how many drafts were accepted.
+
+    Returns token_ids [num_requests, max_num_drafts + 1] int64, padded with -1, and num_accepted
+    [num_requests] int32.
+    """
+    assert target_token_ids.dtype == draft_token_ids.dtype == torch.int64
+    assert target_token_ids.is_contiguous() and draft_token_ids.is_contiguous()
+    assert cu_num_draft_tokens.dtype == num_valid.dtype == torch.int32
+    assert target_token_ids.shape[0] == draft_token_ids.shape[0] + num_valid.shape[0]
+    launch = verify_greedy_triton if target_token_ids.is_cuda else verify_greedy_reference
+    return launch(target_token_ids, draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts)
