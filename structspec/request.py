@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from structspec.errors import InvalidRequest, StructspecError
+from structspec.output_text import OutputText
 
 if TYPE_CHECKING:
     import torch
@@ -108,13 +109,20 @@ class Request:
     num_computed_tokens: int = 0
     block_table: list[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
-    stop_string: str | None = None
     error: StructspecError | None = None
     stats: RequestStats = field(default_factory=RequestStats)
+    text: OutputText = field(init=False)
     arrival_time: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)
+        self.text = OutputText(self.params.stop)
+
+    def start_matching(self, compiled: CompiledGrammar) -> None:
+        """Take a matcher of the finished grammar; rows of this request are masked from now on."""
+        self.matcher = compiled.matcher()
+        self.stats.compile_ms = compiled.compile_ms
+        self.stats.backend = compiled.report.backend
 
     @property
     def num_prompt_tokens(self) -> int:

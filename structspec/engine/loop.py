@@ -1,0 +1,118 @@
+"""The engine's own thread: requests come in from any thread, news goes to their listeners."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from structspec.engine.engine import Engine
+from structspec.errors import Cancelled, EngineError, StructspecError
+from structspec.request import Request
+
+logger = logging.getLogger("structspec")
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """New text of one request, and the request itself once it is finished."""
+
+    text: str
+    finished: Request | None
+
+
+Listener = Callable[[News], None]
+
+
+class EngineLoop:
+    """Steps an engine while there is work and sleeps while there is none; all methods thread-safe.
+
+    A listener is called on the engine's thread and must return at once. Closing cancels what runs.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._wake = threading.Condition()
+        self._inbox: deque[Callable[[], None]] = deque()  # run by the engine's thread, in order
+        self._listeners: dict[int, Listener] = {}
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="structspec-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request, listener: Listener) -> None:
+        """Start a request; `listener` gets its news, the last of it with `finished` set."""
+
+        def add() -> None:
+            self._listeners[request.request_id] = listener
+            self._engine.scheduler.add(request)
+
+        self._post(add)
+        if request.compiled is not None:
+            request.compiled.add_done_callback(lambda _: self._notify())
+
+    def cancel(self, request: Request) -> None:
+        """End a request early; its listener still gets the last news."""
+        error = Cancelled("the request was cancelled")
+        self._post(lambda: self._engine.scheduler.fail(request, error))
+
+    def close(self) -> None:
+        """Cancel everything and end the thread; calling it again does nothing."""
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _post(self, action: Callable[[], None]) -> None:
+        with self._wake:
+            if self._is_closed:
+                raise Cancelled("the engine is closed")
+            self._inbox.append(action)
+            self._wake.notify()
+
+    def _notify(self) -> None:
+        with self._wake:
+            self._wake.notify()
+
+    def _run(self) -> None:
+        last_error: StructspecError = Cancelled("the engine was closed")
+        try:
+            while not self._is_closed:
+                self._take_inbox()
+                news = self._engine.step()
+                for request in news:
+                    self._tell(request)
+                if not news:
+                    self._sleep()
+        except Exception as error:  # nobody may wait for ever for a thread that is gone
+            logger.exception("the engine's thread failed")
+            last_error = EngineError(f"the engine's thread failed: {error!r}")
+        with self._wake:
+            self._is_closed = True
+        self._take_inbox()
+        for request in self._engine.scheduler.fail_all(last_error):
+            self._tell(request)
+
+    def _take_inbox(self) -> None:
+        while self._inbox:
+            self._inbox.popleft()()
+
+    def _sleep(self) -> None:
+        with self._wake:
+            if not self._inbox and not self._is_closed:
+                # The time-out covers a grammar that became ready between the step and this line.
+                self._wake.wait(0.05 if self._engine.scheduler.has_requests else None)
+
+    def _tell(self, request: Request) -> None:
+        listener = self._listeners[request.request_id]
+        if not request.is_finished:
+            text = request.text.take()
+            if text:
+                listener(News(text, None))
+            return
+        del self._listeners[request.request_id]
+        request.stats.seconds = time.perf_counter() - request.arrival_time
+        listener(News(request.text.take_rest(), request))

@@ -1,0 +1,38 @@
+"""What new tokens mean to one request: its text, whether it ends, and its statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from structspec.request import FinishReason, Request, RequestStats
+from structspec.vocabulary import Vocabulary
+
+
+def append_tokens(
+    request: Request, token_ids: Sequence[int], vocabulary: Vocabulary
+) -> FinishReason | None:
+    """Add tokens one by one until one of them ends the request; those behind it are dropped."""
+    for token_id in token_ids:
+        request.token_ids.append(token_id)
+        if token_id in vocabulary.stop_token_ids:
+            return "stop"
+        if request.text.append(vocabulary.token_bytes[token_id] or b""):
+            return "stop"
+        if request.num_output_tokens >= request.max_tokens:
+            return "length"
+    return None
+
+
+def record_step(stats: RequestStats, num_drafted: int, num_forced: int, num_accepted: int) -> None:
+    """Count one verification step of a request."""
+    stats.num_target_steps += 1
+    stats.num_drafted += num_drafted
+    stats.num_accepted += num_accepted
+    stats.num_forced_drafted += num_forced
+    stats.num_forced_accepted += min(num_forced, num_accepted)
+    missing = num_drafted - len(stats.drafted_per_position)
+    stats.drafted_per_position.extend([0] * missing)
+    stats.accepted_per_position.extend([0] * missing)
+    for position in range(num_drafted):
+        stats.drafted_per_position[position] += 1
+        stats.accepted_per_position[position] += position < num_accepted

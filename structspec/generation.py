@@ -1,0 +1,93 @@
+"""What a finished request becomes: a Generation, or the error that says why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from structspec.constraint import Constraint
+from structspec.errors import GenerationError, OutputInvalid, Truncated
+from structspec.grammars.base import CompiledGrammar, Report
+from structspec.options import Task
+from structspec.request import FinishReason, Request, RequestStats, Usage
+from structspec.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One finished output; `value` is what the call asked for (the text itself without schema=).
+
+    `token_ids` holds the written tokens, the stop token included. `report` says what of the
+    constraint the mask enforced; None without one.
+    """
+
+    value: Any
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    stats: RequestStats
+    report: Report | None
+
+
+def to_generation(request: Request, task: Task, vocabulary: Vocabulary) -> Generation:
+    """The result of a finished request; raises what it ended with, or what is wrong with it."""
+    assert request.is_finished and request.finish_reason is not None
+    if request.error is not None:
+        raise _with_output(request.error, request)
+    compiled = request.compiled.result() if request.compiled is not None else None
+    return Generation(
+        value=_to_value(request, task, compiled, vocabulary),
+        text=request.text.text,
+        token_ids=tuple(request.output_token_ids),
+        finish_reason=request.finish_reason,
+        usage=request.usage,
+        stats=request.stats,
+        report=compiled.report if compiled is not None else None,
+    )
+
+
+def _to_value(
+    request: Request, task: Task, compiled: CompiledGrammar | None, vocabulary: Vocabulary
+) -> Any:
+    text = request.text.text
+    is_cut = request.finish_reason == "length" or request.text.is_stopped
+    if compiled is None:
+        return text
+    if is_cut and not conforms(text, compiled, vocabulary):
+        raise Truncated(_why_cut(request, task.constraint), text=text, usage=request.usage)
+    if task.target is None:
+        return text
+    try:
+        return task.target.validate(text)
+    except OutputInvalid as error:
+        raise _with_output(error, request) from error.__cause__
+
+
+def conforms(text: str, compiled: CompiledGrammar, vocabulary: Vocabulary) -> bool:
+    """Whether `text` as it stands is a complete text of the grammar."""
+    matcher = compiled.matcher()
+    if not all(matcher.accept(token_id) for token_id in vocabulary.encode_text(text)):
+        return False
+    return any(matcher.accept(token_id) for token_id in vocabulary.stop_token_ids)
+
+
+def _why_cut(request: Request, constraint: Constraint | None) -> str:
+    kind = type(constraint).__name__
+    num_tokens = request.num_output_tokens
+    if request.text.is_stopped:
+        return (
+            f"the stop string {request.text.stop_string!r} cut the output before its {kind} was"
+            " complete; leave it out of stop=, or let the constraint end the text"
+        )
+    return (
+        f"the output was cut after {num_tokens} tokens (max_tokens) before its {kind} was complete;"
+        " raise max_tokens, or bound the constraint (maxLength, maxItems)"
+    )
+
+
+def _with_output(error: BaseException, request: Request) -> BaseException:
+    """The same error, carrying the text and usage of this request."""
+    if not isinstance(error, GenerationError):
+        return error
+    return type(error)(str(error), text=request.text.text, usage=request.usage, errors=error.errors)

@@ -1,0 +1,280 @@
+"""LLM and AsyncLLM: prompts in, validated values out."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, overload
+
+import torch
+
+from structspec.config import EngineConfig
+from structspec.engine.loop import News
+from structspec.errors import StructspecError
+from structspec.generation import Generation
+from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
+from structspec.service import Prepared, Prompt, Prompts, Service, split_prompts
+
+T = TypeVar("T")
+V = TypeVar("V")
+Result = Generation | StructspecError
+OnResult = Callable[[int, Result], None]
+
+
+class LLM:
+    """A language model in this process whose output is what you ask for; thread-safe.
+
+    `model` is a known name ("smollm2-135m"), a `.gguf` file, a folder with `config.json`,
+    safetensors and tokenizer, or a hub id. Calls from several threads are batched together. Errors are
+    StructspecErrors: before anything runs InvalidRequest and GrammarError, afterwards
+    GenerationError with the text and usage there are.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+        config: EngineConfig | None = None,
+    ) -> None:
+        self._service = Service(model, dtype=dtype, device=device, config=config)
+        # Also at interpreter exit: a thread inside torch must not outlive it.
+        self._finalizer = weakref.finalize(self, self._service.close)
+
+    @overload
+    def generate(self, prompt: str, *, schema: type[T], **options: Unpack[OtherOptions]) -> T: ...
+    @overload
+    def generate(
+        self, prompt: Prompts, *, schema: Any = None, **options: Unpack[OtherOptions]
+    ) -> Any: ...
+    def generate(self, prompt: Prompts, **options: Unpack[GenerateOptions]) -> Any:
+        """The value for a prompt (a string or chat messages); for a list of prompts, a list.
+
+        With `schema=` it is validated and of that type, otherwise it is the text. Of a list the
+        first error is raised once all have finished; `generate_raw` can return errors instead.
+        """
+        result = self.generate_raw(prompt, **options)
+        return [one.value for one in result] if isinstance(result, list) else result.value
+
+    def generate_raw(
+        self,
+        prompt: Prompts,
+        *,
+        on_result: OnResult | None = None,
+        return_errors: bool = False,
+        **options: Unpack[GenerateOptions],
+    ) -> Any:
+        """The Generation for a prompt; for a list of prompts, a list of them.
+
+        `on_result(index, generation_or_error)` is called on this thread as each one finishes. With
+        `return_errors` an error takes its prompt's place in the list instead of being raised.
+        """
+        task = resolve_options(options)
+        prompts, is_batch = split_prompts(prompt)
+        results = self._run(prompts, task, on_result)
+        if not return_errors:
+            raise_first(results)
+        return results if is_batch else results[0]
+
+    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Iterator[str]:
+        """The text of one prompt in pieces, as they become certain; whole characters only.
+
+        The finished text is validated as in `generate`: what is wrong with it is raised behind the
+        last piece. Closing the iterator early cancels the request.
+        """
+        prepared = self._service.prepare(prompt, resolve_options(options))
+        news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._service.start(prepared, news.put)
+        return self._pieces(prepared, news)
+
+    def close(self) -> None:
+        """Cancel what runs and free the engine's threads; calling it again does nothing."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(
+        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None
+    ) -> list[Result]:
+        # All are checked before any is started: a bad one costs the others nothing.
+        prepared = [self._service.prepare(prompt, task) for prompt in prompts]
+        results: dict[int, Result] = {}
+        finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+        try:
+            for index, one in enumerate(prepared):
+                self._service.start(one, tell_when_finished(finished.put, index))
+            while len(results) < len(prepared):
+                index = finished.get()
+                results[index] = result_of(self._service, prepared[index])
+                if on_result is not None:
+                    on_result(index, results[index])
+        except BaseException:  # also KeyboardInterrupt: nobody will read what still runs
+            for index, one in enumerate(prepared):
+                if index not in results:
+                    self._service.cancel(one)
+            raise
+        return [results[index] for index in range(len(prepared))]
+
+    def _pieces(self, prepared: Prepared, news: queue.SimpleQueue[News]) -> Iterator[str]:
+        is_finished = False
+        try:
+            while not is_finished:
+                item = news.get()
+                is_finished = item.finished is not None
+                if item.text:
+                    yield item.text
+            self._service.finish(prepared)
+        finally:
+            if not is_finished:
+                self._service.cancel(prepared)
+
+
+class AsyncLLM:
+    """LLM for asyncio: the same calls, awaited. Cancelling a task cancels its requests."""
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+        config: EngineConfig | None = None,
+    ) -> None:
+        self._service = Service(model, dtype=dtype, device=device, config=config)
+        # Also at interpreter exit: a thread inside torch must not outlive it.
+        self._finalizer = weakref.finalize(self, self._service.close)
+
+    @overload
+    async def generate(
+        self, prompt: str, *, schema: type[T], **options: Unpack[OtherOptions]
+    ) -> T: ...
+    @overload
+    async def generate(
+        self, prompt: Prompts, *, schema: Any = None, **options: Unpack[OtherOptions]
+    ) -> Any: ...
+    async def generate(self, prompt: Prompts, **options: Unpack[GenerateOptions]) -> Any:
+        """As LLM.generate."""
+        result = await self.generate_raw(prompt, **options)
+        return [one.value for one in result] if isinstance(result, list) else result.value
+
+    async def generate_raw(
+        self,
+        prompt: Prompts,
+        *,
+        on_result: OnResult | None = None,
+        return_errors: bool = False,
+        **options: Unpack[GenerateOptions],
+    ) -> Any:
+        """As LLM.generate_raw; `on_result` is called in the event loop."""
+        task = resolve_options(options)
+        prompts, is_batch = split_prompts(prompt)
+        results = await self._run(prompts, task, on_result)
+        if not return_errors:
+            raise_first(results)
+        return results if is_batch else results[0]
+
+    async def stream(
+        self, prompt: Prompt, **options: Unpack[GenerateOptions]
+    ) -> AsyncIterator[str]:
+        """As LLM.stream."""
+        prepared = self._service.prepare(prompt, resolve_options(options))
+        news: asyncio.Queue[News] = asyncio.Queue()
+        self._service.start(prepared, in_event_loop(news.put_nowait))
+        is_finished = False
+        try:
+            while not is_finished:
+                item = await news.get()
+                is_finished = item.finished is not None
+                if item.text:
+                    yield item.text
+            self._service.finish(prepared)
+        finally:
+            if not is_finished:
+                self._service.cancel(prepared)
+
+    def close(self) -> None:
+        """Cancel what runs and free the engine's threads; calling it again does nothing."""
+        self._finalizer()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def _run(
+        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None
+    ) -> list[Result]:
+        prepared = [self._service.prepare(prompt, task) for prompt in prompts]
+        results: dict[int, Result] = {}
+        finished: asyncio.Queue[int] = asyncio.Queue()
+        tell = in_event_loop(finished.put_nowait)
+        try:
+            for index, one in enumerate(prepared):
+                self._service.start(one, tell_when_finished(tell, index))
+            while len(results) < len(prepared):
+                index = await finished.get()
+                results[index] = result_of(self._service, prepared[index])
+                if on_result is not None:
+                    on_result(index, results[index])
+        except BaseException:  # also CancelledError: nobody will read what still runs
+            for index, one in enumerate(prepared):
+                if index not in results:
+                    self._service.cancel(one)
+            raise
+        return [results[index] for index in range(len(prepared))]
+
+
+def tell_when_finished(tell: Callable[[int], None], index: int) -> Callable[[News], None]:
+    """A listener that passes on `index` with the last news."""
+
+    def listen(news: News) -> None:
+        if news.finished is not None:
+            tell(index)
+
+    return listen
+
+
+def in_event_loop(call: Callable[[V], None]) -> Callable[[V], None]:
+    """`call`, made from any thread to run in the event loop that is running now."""
+    loop = asyncio.get_running_loop()
+
+    def call_later(value: V) -> None:
+        if not loop.is_closed():  # closed: whoever asked is gone
+            loop.call_soon_threadsafe(call, value)
+
+    return call_later
+
+
+def result_of(service: Service, prepared: Prepared) -> Result:
+    """The Generation of a finished request, or the error it ended with."""
+    try:
+        return service.finish(prepared)
+    except StructspecError as error:
+        return error
+
+
+def raise_first(results: Sequence[Result]) -> None:
+    """Raise the first error there is, if any."""
+    for result in results:
+        if isinstance(result, StructspecError):
+            raise result

@@ -1,0 +1,183 @@
+"""The keyword arguments of every generating call, and what they come down to."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, JsonStyle, Regex
+from structspec.errors import InvalidRequest
+from structspec.grammars.base import BackendName
+from structspec.prompting import SchemaInPrompt
+from structspec.schema import SchemaTarget, resolve_schema
+
+
+class OtherOptions(TypedDict, total=False):
+    """All that GenerateOptions has beside `schema`."""
+
+    regex: str
+    choices: Sequence[str]
+    grammar: str | Grammar
+    backend: BackendName
+    style: JsonStyle
+    closed: bool
+    schema_in_prompt: SchemaInPrompt
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int
+    max_tokens: int
+    stop: str | Sequence[str]
+    ignore_eos: bool
+    speculative: bool
+
+
+class GenerateOptions(OtherOptions, total=False):
+    """What may be passed to `generate`, `generate_raw` and `stream` beside the prompt.
+
+    At most one of `schema`, `regex`, `choices` and `grammar` constrains the output. `style`,
+    `closed` and `schema_in_prompt` go with `schema`, `backend` with any of the four. The sampling
+    fields are those of SamplingParams; what is not given comes from the model's generation config.
+    """
+
+    schema: Any
+
+
+SAMPLING_FIELDS = (
+    *("temperature", "top_k", "top_p", "min_p", "seed"),
+    *("max_tokens", "stop", "ignore_eos", "speculative"),
+)
+CONSTRAINT_FIELDS = ("schema", "regex", "choices", "grammar")
+CHOICES_OF = {
+    "backend": ("auto", "llguidance", "xgrammar"),
+    "style": ("spaced", "compact", "pretty", "flexible"),
+    "schema_in_prompt": ("auto", "always", "never"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One call's options, resolved: what the output must be and how it is drawn."""
+
+    constraint: Constraint | None
+    target: SchemaTarget | None  # with schema=: turns the text into the caller's value
+    backend: BackendName
+    schema_in_prompt: SchemaInPrompt
+    sampling: Mapping[str, Any]  # fields of SamplingParams that were given
+
+
+def resolve_options(options: GenerateOptions) -> Task:
+    """Check options against each other; raises InvalidRequest or GrammarError, compiles nothing."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    _refuse_unknown(given)
+    _refuse_contradictions(given)
+    target = _resolve_target(given)
+    return Task(
+        constraint=_resolve_constraint(given, target),
+        target=target,
+        backend=given.get("backend", "auto"),
+        schema_in_prompt=given.get("schema_in_prompt", "auto"),
+        sampling=_resolve_sampling(given),
+    )
+
+
+def _refuse_unknown(given: Mapping[str, Any]) -> None:
+    known = sorted(GenerateOptions.__optional_keys__)
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+            raise InvalidRequest(f"unknown option {name!r}; {hint}")
+    for name, allowed in CHOICES_OF.items():
+        if name in given and given[name] not in allowed:
+            raise InvalidRequest(f"{name} must be one of {', '.join(allowed)}, not {given[name]!r}")
+
+
+def _refuse_contradictions(given: Mapping[str, Any]) -> None:
+    constraints = [name for name in CONSTRAINT_FIELDS if name in given]
+    if len(constraints) > 1:
+        raise InvalidRequest(
+            f"{' and '.join(f'{name}=' for name in constraints)} contradict each other; pass one"
+        )
+    for name in ("style", "closed", "schema_in_prompt"):
+        if name in given and "schema" not in given:
+            raise InvalidRequest(f"{name}= goes with schema=, which was not given")
+    if "backend" in given and not constraints:
+        raise InvalidRequest(
+            "backend= chooses who compiles a constraint, and none was given; "
+            "pass schema=, regex=, choices= or grammar="
+        )
+    if constraints and given.get("ignore_eos"):
+        raise InvalidRequest(
+            f"ignore_eos= contradicts {constraints[0]}=: a constraint decides where its text ends"
+        )
+
+
+def _resolve_target(given: Mapping[str, Any]) -> SchemaTarget | None:
+    if "schema" not in given:
+        return None
+    schema = given["schema"]
+    return resolve_schema(schema.schema if isinstance(schema, JsonSchema) else schema)
+
+
+def _resolve_constraint(given: Mapping[str, Any], target: SchemaTarget | None) -> Constraint | None:
+    if target is not None:
+        schema = given["schema"]
+        default = schema if isinstance(schema, JsonSchema) else JsonSchema(True)
+        return JsonSchema(
+            target.json_schema,
+            style=given.get("style", default.style),
+            closed=given.get("closed", default.closed),
+        )
+    if "regex" in given:
+        return Regex(_of_type(given, "regex", str))
+    if "choices" in given:
+        return _resolve_choices(given["choices"])
+    if "grammar" in given:
+        grammar = _of_type(given, "grammar", (str, Grammar))
+        return grammar if isinstance(grammar, Grammar) else Grammar(grammar)
+    return None
+
+
+def _resolve_choices(choices: Any) -> Choice:
+    if isinstance(choices, str) or not isinstance(choices, Sequence | set | frozenset):
+        raise InvalidRequest(f"choices must be a list of strings, not {choices!r}")
+    if not choices:
+        raise InvalidRequest("choices is empty: there must be at least one to choose")
+    for index, choice in enumerate(choices):
+        if not isinstance(choice, str):
+            raise InvalidRequest(
+                f"choices[{index}] must be a string, not {choice!r}; for other values pass"
+                " schema=Literal[...] or an Enum"
+            )
+    return Choice(tuple(choices))
+
+
+def _resolve_sampling(given: Mapping[str, Any]) -> dict[str, Any]:
+    sampling = {name: given[name] for name in SAMPLING_FIELDS if name in given}
+    if "stop" in sampling:
+        stop = sampling["stop"]
+        sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+    for name, kinds in (
+        *((name, (int, float)) for name in ("temperature", "top_p", "min_p")),
+        *((name, int) for name in ("top_k", "seed", "max_tokens")),
+    ):
+        if name in sampling and (isinstance(sampling[name], bool)):
+            raise InvalidRequest(f"{name} must be a number, not {sampling[name]!r}")
+        if name in sampling:
+            _of_type(sampling, name, kinds)
+    for string in sampling.get("stop", ()):
+        if not isinstance(string, str):
+            raise InvalidRequest(f"stop must be a string or a list of strings, not {string!r}")
+    return sampling
+
+
+def _of_type(given: Mapping[str, Any], name: str, kinds: Any) -> Any:
+    value = given[name]
+    if not isinstance(value, kinds):
+        names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
+        raise InvalidRequest(f"{name} must be {' or '.join(names)}, not {value!r}")
+    return value

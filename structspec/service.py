@@ -1,0 +1,158 @@
+"""What stands behind LLM and AsyncLLM: a loaded model and its engine, fed checked prompts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from structspec.compiler import GrammarCompiler
+from structspec.config import EngineConfig
+from structspec.drafters.hybrid import HybridDrafter
+from structspec.engine.block_manager import BlockManager
+from structspec.engine.engine import Engine
+from structspec.engine.loop import EngineLoop, Listener
+from structspec.engine.model_runner import ModelRunner
+from structspec.engine.rejection_sampler import RejectionSampler
+from structspec.engine.scheduler import Scheduler
+from structspec.errors import InvalidRequest, PromptTooLong
+from structspec.generation import Generation, to_generation
+from structspec.grammars.base import CompiledGrammar
+from structspec.masking import Masker
+from structspec.models import load_model
+from structspec.options import Task
+from structspec.prompting import show_schema
+from structspec.request import Request, SamplingParams
+
+Messages = Sequence[Mapping[str, Any]]
+Prompt = str | Messages
+Prompts = Prompt | Sequence[Prompt]
+
+DEFAULT_MAX_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A checked request that has not started, and what its result must be."""
+
+    request: Request
+    task: Task
+
+
+class Service:
+    """Loads a model and serves requests on the engine's own thread; thread-safe."""
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+        config: EngineConfig | None = None,
+    ) -> None:
+        config = config or EngineConfig()
+        loaded = load_model(model, dtype=dtype, device=device, max_model_len=config.max_model_len)
+        runner = ModelRunner(loaded, config)
+        self.tokenizer = loaded.tokenizer
+        self.vocabulary = loaded.tokenizer.vocabulary
+        self.defaults = loaded.generation
+        num_blocks = runner.kv_cache.num_blocks
+        # A request alone must always fit: preempting it could never make room.
+        self.max_model_len = min(loaded.config.max_model_len, num_blocks * config.block_size)
+        self.compiler = GrammarCompiler(
+            self.vocabulary,
+            num_threads=config.num_compile_threads,
+            timeout_s=config.compile_timeout_s,
+        )
+        block_manager = BlockManager(num_blocks, config.block_size)
+        self._engine_loop = EngineLoop(
+            Engine(
+                Scheduler(config, block_manager, self.vocabulary, self.max_model_len),
+                HybridDrafter(self.vocabulary, config.speculative),
+                runner,
+                Masker(self.vocabulary),
+                RejectionSampler(self.vocabulary),
+            )
+        )
+        self._request_ids = itertools.count()
+
+    def prepare(self, prompt: Prompt, task: Task) -> Prepared:
+        """Tokenise, check lengths and start compiling; the request itself does not start yet."""
+        token_ids = self._encode(prompt, task)
+        num_left = self.max_model_len - len(token_ids)
+        if num_left < 1:
+            raise PromptTooLong(
+                f"the prompt has {len(token_ids)} tokens and the context {self.max_model_len};"
+                " shorten it to leave room for at least one token of output"
+            )
+        params = SamplingParams(**{**self._default_sampling(), **task.sampling})
+        max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
+        compiled: Future[CompiledGrammar] | None = None
+        if task.constraint is not None:
+            compiled = self.compiler.submit(task.constraint, task.backend)
+        request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
+        return Prepared(request, task)
+
+    def start(self, prepared: Prepared, listener: Listener) -> None:
+        """Hand a prepared request to the engine."""
+        self._engine_loop.submit(prepared.request, listener)
+
+    def cancel(self, prepared: Prepared) -> None:
+        """End a request early; nothing happens if it has finished."""
+        self._engine_loop.cancel(prepared.request)
+
+    def finish(self, prepared: Prepared) -> Generation:
+        """The result of a finished request; raises what it failed with."""
+        return to_generation(prepared.request, prepared.task, self.vocabulary)
+
+    def close(self) -> None:
+        """Cancel what runs and end the threads; calling it again does nothing."""
+        self._engine_loop.close()
+        self.compiler.close()
+
+    def _default_sampling(self) -> dict[str, Any]:
+        names = ("temperature", "top_k", "top_p", "min_p")
+        given = {name: getattr(self.defaults, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _encode(self, prompt: Prompt, task: Task) -> list[int]:
+        messages = to_messages(prompt)
+        if task.target is not None:
+            messages = show_schema(messages, task.target, task.schema_in_prompt)
+        text = self.tokenizer.apply_chat_template(messages)
+        return self.tokenizer.encode(text, parse_special=True)
+
+
+def to_messages(prompt: Prompt) -> list[dict[str, Any]]:
+    """A prompt as chat messages: a string is what the user says."""
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    messages = [dict(message) for message in prompt]
+    for index, message in enumerate(messages):
+        if not isinstance(message.get("role"), str) or "content" not in message:
+            raise InvalidRequest(
+                f"messages[{index}] must have a 'role' and a 'content', not {message!r}"
+            )
+    return messages
+
+
+def split_prompts(prompts: Prompts) -> tuple[list[Prompt], bool]:
+    """The prompts one by one, and whether there was a list of them rather than one."""
+    if isinstance(prompts, str):
+        return [prompts], False
+    if not isinstance(prompts, Sequence):
+        raise InvalidRequest(
+            "a prompt is a string or a list of messages, and several are a list of those,"
+            f" not {type(prompts).__name__}"
+        )
+    kinds = [isinstance(prompt, Mapping) for prompt in prompts]
+    if any(kinds) and not all(kinds):
+        raise InvalidRequest("a list holds either messages (dicts) or prompts, not both")
+    if any(kinds):
+        return [cast(Messages, prompts)], False
+    return list(cast(Sequence[Prompt], prompts)), True
