@@ -1,0 +1,85 @@
+"""Drafts from the text a grammar forces, in the tokens the model would spell it with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from structspec.drafters.base import count_slots
+from structspec.engine.batch import Batch, Draft
+from structspec.grammars.base import Matcher
+from structspec.vocabulary import Vocabulary
+
+NUM_CONTEXT_TOKENS = 8  # enough for a tokenizer to fall into step with the tokens already there
+_MAX_TOKEN_BYTES = 16  # of a usual token: more forced text than the slots can hold is of no use
+
+
+class ForcedDrafter:
+    """Drafts the forced text alone."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def propose(self, batch: Batch) -> Draft:
+        """The forced tokens of each constrained request."""
+        drafts: list[list[int]] = []
+        for scheduled in batch.requests:
+            request, limit = scheduled.request, count_slots(scheduled)
+            drafts.append(
+                forced_token_ids(request.matcher, request.output_token_ids, self._vocabulary, limit)
+                if limit > 0 and request.matcher is not None
+                else []
+            )
+        return Draft(drafts, [None] * len(drafts), [len(draft) for draft in drafts])
+
+
+def forced_token_ids(
+    matcher: Matcher, output_token_ids: Sequence[int], vocabulary: Vocabulary, limit: int
+) -> list[int]:
+    """At most `limit` tokens that spell what `matcher` forces, as they would follow the output.
+
+    Empty where nothing is forced, or where the tokenizer would have written the output otherwise.
+    The matcher is left where it was.
+    """
+    forced = _whole_characters(matcher.forced(limit * _MAX_TOKEN_BYTES))
+    if not forced:
+        return []
+    context = _context_text(output_token_ids, vocabulary)
+    token_ids = vocabulary.encode_text(context + forced)
+    start = _find_boundary(token_ids, len(context.encode()), vocabulary)
+    return token_ids[start : start + limit] if start is not None else []
+
+
+def _whole_characters(data: bytes) -> str:
+    """`data` without the incomplete character at its end, and nothing if it is not UTF-8."""
+    for num_cut in range(4):
+        try:
+            return data[: len(data) - num_cut].decode()
+        except UnicodeDecodeError:
+            continue
+    return ""
+
+
+def _context_text(output_token_ids: Sequence[int], vocabulary: Vocabulary) -> str:
+    """The text of the last output tokens, from a token on that begins a character."""
+    tail: list[bytes] = []
+    for token_id in reversed(output_token_ids[-NUM_CONTEXT_TOKENS:]):
+        data = vocabulary.token_bytes[token_id]
+        if data is None:  # tokenisation starts afresh behind a special token
+            break
+        tail.insert(0, data)
+    while tail:
+        try:
+            return b"".join(tail).decode()
+        except UnicodeDecodeError:
+            tail.pop(0)
+    return ""
+
+
+def _find_boundary(token_ids: Sequence[int], num_bytes: int, vocabulary: Vocabulary) -> int | None:
+    """How many tokens spell exactly the first `num_bytes` bytes; None where one straddles."""
+    length = 0
+    for index, token_id in enumerate(token_ids):
+        if length >= num_bytes:
+            return index if length == num_bytes else None
+        length += len(vocabulary.token_bytes[token_id] or b"")
+    return None

@@ -1,0 +1,116 @@
+"""The default drafter: forced text and prompt lookup take turns, steered by the grammar.
+
+while there are slots left:
+    forced text, else an n-gram continuation up to the first token the matcher refuses
+    else the stop token if nothing but the end is left
+    else stop drafting
+roll the matcher back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from structspec.config import SpeculativeConfig
+from structspec.drafters.base import count_slots
+from structspec.drafters.forced import NUM_CONTEXT_TOKENS, forced_token_ids
+from structspec.drafters.ngram import NgramDrafter
+from structspec.engine.batch import Batch, Draft
+from structspec.grammars.base import Matcher, MatcherFailed
+from structspec.request import Request
+from structspec.vocabulary import Vocabulary
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A draft in the making, its matcher standing behind the last drafted token."""
+
+    matcher: Matcher
+    num_slots: int
+    token_ids: list[int] = field(default_factory=list)
+    num_forced: int = 0
+
+    @property
+    def num_free(self) -> int:
+        return self.num_slots - len(self.token_ids)
+
+    def take(self, token_ids: Sequence[int]) -> int:
+        """Draft these tokens up to the first that the matcher refuses; says how many it took."""
+        for count, token_id in enumerate(token_ids):
+            if not self.matcher.accept(token_id):
+                return count
+            self.token_ids.append(token_id)
+        return len(token_ids)
+
+
+class HybridDrafter:
+    """Drafts from forced text and prompt lookup; from lookup alone where nothing constrains."""
+
+    def __init__(self, vocabulary: Vocabulary, config: SpeculativeConfig) -> None:
+        self._vocabulary = vocabulary
+        self._ngram = NgramDrafter(config)
+        self._scratch = np.zeros((1, vocabulary.num_words), np.int32)
+        self._stop_row = np.zeros(vocabulary.num_words, np.uint32)
+        for token_id in vocabulary.stop_token_ids:
+            self._stop_row[token_id // 32] |= np.uint32(1 << token_id % 32)
+
+    def propose(self, batch: Batch) -> Draft:
+        """One-hot drafts, never with a token that the grammar refuses."""
+        self._ngram.keep_only(batch)
+        drafts: list[list[int]] = []
+        num_forced: list[int] = []
+        for scheduled in batch.requests:
+            token_ids, forced = self._propose_one(scheduled.request, count_slots(scheduled))
+            drafts.append(token_ids)
+            num_forced.append(forced)
+        return Draft(drafts, [None] * len(drafts), num_forced)
+
+    def _propose_one(self, request: Request, num_slots: int) -> tuple[list[int], int]:
+        if num_slots <= 0:
+            return [], 0
+        if request.matcher is None:
+            return self._until_stop(self._ngram.continue_from(request, (), num_slots)), 0
+        walk = _Walk(request.matcher, num_slots)
+        try:
+            self._extend(walk, request)
+            request.matcher.rollback(len(walk.token_ids))
+        except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
+            return [], 0
+        return walk.token_ids, walk.num_forced
+
+    def _extend(self, walk: _Walk, request: Request) -> None:
+        output = request.output_token_ids[-NUM_CONTEXT_TOKENS:]
+        while walk.num_free > 0:
+            forced = forced_token_ids(
+                walk.matcher, [*output, *walk.token_ids], self._vocabulary, walk.num_free
+            )
+            num_taken = walk.take(forced)
+            walk.num_forced += num_taken
+            if num_taken == 0:
+                guess = self._ngram.continue_from(request, walk.token_ids, walk.num_free)
+                num_taken = walk.take(self._until_stop(guess))
+            if num_taken == 0:
+                walk.take(self._forced_stop(walk.matcher))
+                return
+            if walk.token_ids[-1] in self._vocabulary.stop_token_ids:
+                return
+
+    def _until_stop(self, token_ids: list[int]) -> list[int]:
+        """Nothing is drafted behind a stop token."""
+        for index, token_id in enumerate(token_ids):
+            if token_id in self._vocabulary.stop_token_ids:
+                return token_ids[: index + 1]
+        return token_ids
+
+    def _forced_stop(self, matcher: Matcher) -> Sequence[int]:
+        """A stop token where the grammar allows nothing else."""
+        stop_token_id = self._vocabulary.stop_token_ids[0]
+        if not matcher.accept(stop_token_id):
+            return ()
+        matcher.rollback(1)
+        matcher.fill(self._scratch, 0)
+        only_stops = not np.any(self._scratch[0].view(np.uint32) & ~self._stop_row)
+        return (stop_token_id,) if only_stops else ()
