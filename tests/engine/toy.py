@@ -1,0 +1,162 @@
+"""A model a reader can check by hand: its logits depend on the tokens that the KV cache holds.
+
+ToyRunner writes token ids into the slots of the block tables and reads its context back from them,
+as attention does. Any slip in block tables, positions or rollback changes what it answers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import torch
+
+from structspec.config import EngineConfig
+from structspec.engine.batch import Batch, Draft, Mask
+from structspec.engine.block_manager import BlockManager
+from structspec.engine.engine import Engine
+from structspec.engine.rejection_sampler import RejectionSampler
+from structspec.engine.scheduler import Scheduler
+from structspec.request import Request, SamplingParams
+from structspec.vocabulary import Vocabulary
+
+STOP = 4
+VOCABULARY = Vocabulary((b"a", b"b", b"c", b"ab", None), (STOP,), lambda text: list(text.encode()))
+
+Conditional = Callable[[tuple[int, ...]], Sequence[float]]  # context -> logits over 5 tokens
+
+
+def hashed_logits(context: tuple[int, ...]) -> list[float]:
+    """Arbitrary but fixed logits for each context; the stop token is unlikely."""
+    source = random.Random(repr(context))
+    return [source.gauss(0, 1) for _ in range(4)] + [source.gauss(-1.5, 1)]
+
+
+class ToyRunner:
+    """Runner over a paged cache of token ids."""
+
+    def __init__(self, num_blocks: int, block_size: int, conditional: Conditional) -> None:
+        self._slots = [-1] * (num_blocks * block_size)
+        self._block_size = block_size
+        self._conditional = conditional
+
+    def forward(self, batch: Batch, draft: Draft) -> torch.Tensor:
+        rows = []
+        for scheduled, draft_token_ids in zip(batch.requests, draft.token_ids, strict=True):
+            request = scheduled.request
+            start = request.num_computed_tokens
+            known = request.token_ids[start : start + scheduled.num_tokens]
+            for position, token_id in enumerate([*known, *draft_token_ids], start):
+                self._slots[self._slot(request, position)] = token_id
+            if scheduled.is_sampled:
+                last = start + scheduled.num_tokens
+                rows += [
+                    self._conditional(self._context(request, last + i))
+                    for i in range(len(draft_token_ids) + 1)
+                ]
+        return torch.tensor(rows, dtype=torch.float32).reshape(-1, VOCABULARY.vocab_size)
+
+    def _slot(self, request: Request, position: int) -> int:
+        block_id = request.block_table[position // self._block_size]
+        return block_id * self._block_size + position % self._block_size
+
+    def _context(self, request: Request, length: int) -> tuple[int, ...]:
+        return tuple(self._slots[self._slot(request, position)] for position in range(length))
+
+
+class RandomDrafter:
+    """Drafts junk of random length, or with `conditional` draws from it and passes on its q."""
+
+    def __init__(self, seed: int, conditional: Conditional | None = None) -> None:
+        self._random = random.Random(seed)
+        self._generator = torch.Generator().manual_seed(seed)
+        self._conditional = conditional
+
+    def propose(self, batch: Batch) -> Draft:
+        token_ids: list[list[int]] = []
+        probs: list[torch.Tensor | None] = []
+        for scheduled in batch.requests:
+            num_drafts = self._random.randint(0, scheduled.num_draft_slots)
+            context = tuple(scheduled.request.token_ids)
+            drafted: list[int] = []
+            q_rows = []
+            for _ in range(num_drafts):
+                if self._conditional is None:
+                    drafted.append(self._random.randrange(VOCABULARY.vocab_size))
+                    continue
+                q = torch.tensor(self._conditional((*context, *drafted))).softmax(0)
+                drafted.append(int(torch.multinomial(q, 1, generator=self._generator)))
+                q_rows.append(q)
+            token_ids.append(drafted)
+            probs.append(torch.stack(q_rows) if q_rows else None)
+        return Draft(token_ids, probs, [0] * len(token_ids))
+
+
+class NoMasker:
+    """For unconstrained requests."""
+
+    def fill(self, batch: Batch, draft: Draft) -> Mask:
+        return Mask(
+            torch.zeros((0, VOCABULARY.num_words), dtype=torch.int32),
+            torch.zeros(0, dtype=torch.int64),
+            [len(token_ids) for token_ids in draft.token_ids],
+        )
+
+    def advance(self, batch: Batch, output: object) -> None:
+        pass
+
+
+class ToyEngine:
+    """An engine over the toy model, with the parts a test looks into."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        drafter: RandomDrafter,
+        *,
+        conditional: Conditional = hashed_logits,
+        masker: object = None,
+    ) -> None:
+        assert config.num_blocks is not None
+        self.block_manager = BlockManager(config.num_blocks, config.block_size)
+        self.scheduler = Scheduler(
+            config, self.block_manager, VOCABULARY, config.num_blocks * config.block_size
+        )
+        self.engine = Engine(
+            self.scheduler,
+            drafter,
+            ToyRunner(config.num_blocks, config.block_size, conditional),
+            masker or NoMasker(),
+            RejectionSampler(VOCABULARY.vocab_size, VOCABULARY.stop_token_ids),
+        )
+        self._num_requests = 0
+
+    def add(self, prompt: Sequence[int], **params: object) -> Request:
+        compiled = params.pop("compiled", None)
+        sampling = SamplingParams(**params)
+        request = Request(
+            self._num_requests, list(prompt), sampling, sampling.max_tokens or 16, compiled
+        )
+        self._num_requests += 1
+        self.scheduler.add(request)
+        return request
+
+    def run(self, requests: Sequence[Request], check: Callable[[], None] = lambda: None) -> None:
+        """Step until all are finished; bounded, so that a stuck scheduler fails the test."""
+        for _ in range(10_000):
+            if all(request.is_finished for request in requests):
+                return
+            self.engine.step()
+            check()
+        raise AssertionError("the engine makes no progress")
+
+
+def greedy_alone(prompt: Sequence[int], max_tokens: int) -> list[int]:
+    """What the toy model writes at temperature 0, token by token, without an engine."""
+    context = list(prompt)
+    while len(context) - len(prompt) < max_tokens:
+        logits = hashed_logits(tuple(context))
+        context.append(logits.index(max(logits)))
+        if context[-1] == STOP:
+            break
+    return context[len(prompt) :]
