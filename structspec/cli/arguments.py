@@ -1,0 +1,117 @@
+"""The options of the command line; importing this loads neither torch nor a model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import structspec
+from structspec.cli.demo import run_demo
+from structspec.cli.generate import run_generate
+
+EXAMPLES = """\
+examples:
+  structspec generate --schema person.json --prompt "Ada Lovelace, born 1815 in London."
+  structspec generate --schema app.models:Invoice --prompt-file mail.txt --stats
+  echo "Great phone, weak battery." | structspec generate --choice good --choice bad --prompt-file -
+  structspec generate --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}" --prompt "When was the moon landing?"
+  structspec demo
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser; `run` on its result is the function to call with it."""
+    parser = argparse.ArgumentParser(
+        prog="structspec",
+        description="Validated structured output from language models.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"structspec {structspec.__version__}"
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    _add_generate(commands)
+    _add_demo(commands)
+    return parser
+
+
+def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "generate",
+        help="write one output that conforms, to stdout",
+        description="Write one output that conforms, to stdout; everything else goes to stderr.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run_generate)
+    _add_model(parser)
+    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("--prompt", help="what to answer")
+    prompt.add_argument(
+        "--prompt-file", metavar="FILE", help="read the prompt from here; - is stdin"
+    )
+    _add_constraint(parser)
+    _add_sampling(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--raw",
+        action="store_true",
+        help="print value, text, usage and statistics as one JSON object",
+    )
+    output.add_argument("--stats", action="store_true", help="print what it took, to stderr")
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "demo",
+        help="watch a real model fill in a table of tasks",
+        description="Run a dozen small tasks on a real model and print what came of them.",
+    )
+    parser.set_defaults(run=run_demo)
+    _add_model(parser)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        default="smollm2-135m",
+        help="a known name, a .gguf file, a model folder or a hub id (default: %(default)s)",
+    )
+
+
+def _add_constraint(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what the output must be (without any: free text)")
+    one = group.add_mutually_exclusive_group()
+    one.add_argument(
+        "--schema",
+        help="a JSON schema (file or text), or a Python type as package.module:Name",
+    )
+    one.add_argument("--regex", help="a regex that the whole output matches")
+    one.add_argument(
+        "--choice",
+        action="append",
+        metavar="TEXT",
+        help="one allowed output; give it several times",
+    )
+    one.add_argument("--grammar", type=Path, metavar="FILE", help="a Lark or EBNF/GBNF grammar")
+    group.add_argument("--backend", choices=("auto", "llguidance", "xgrammar"))
+    group.add_argument("--style", choices=("spaced", "compact", "pretty", "flexible"))
+    group.add_argument("--schema-in-prompt", choices=("auto", "always", "never"))
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sampling (what is not given comes from the model)")
+    for name, kind in (
+        *(("--max-tokens", int), ("--temperature", float), ("--top-k", int), ("--top-p", float)),
+        *(("--min-p", float), ("--seed", int)),
+    ):
+        group.add_argument(name, type=kind, metavar="N")
+    group.add_argument("--stop", action="append", metavar="TEXT", help="end the output here")
+    group.add_argument(
+        "--no-speculation",
+        dest="speculative",
+        action="store_false",
+        default=None,
+        help="one token per step; at temperature 0 the output is the same, only slower",
+    )

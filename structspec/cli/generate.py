@@ -1,0 +1,121 @@
+"""`structspec generate`: one prompt, one output on stdout."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from structspec.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from structspec.generation import Generation
+
+PASSED_ON = (
+    *("regex", "backend", "style", "schema_in_prompt", "temperature", "top_k", "top_p", "min_p"),
+    *("seed", "max_tokens", "stop", "speculative"),
+)
+
+
+def run_generate(options: argparse.Namespace) -> int:
+    """Generate and print; errors are raised."""
+    prompt = read_prompt(options)
+    arguments = read_arguments(options)  # before the model is loaded: mistakes show at once
+    from structspec.options import resolve_options
+
+    resolve_options(arguments)  # type: ignore[arg-type]
+    from structspec.llm import LLM
+
+    with LLM(options.model) as llm:
+        generation = llm.generate_raw(prompt, **arguments)
+    print(
+        as_json(generation, is_json=options.schema is not None) if options.raw else generation.text
+    )
+    if options.stats:
+        print(describe(generation), file=sys.stderr)
+    return 0
+
+
+def read_prompt(options: argparse.Namespace) -> str:
+    """The prompt from the command line, a file or stdin."""
+    if options.prompt is not None:
+        return str(options.prompt)
+    return sys.stdin.read() if options.prompt_file == "-" else read_text(options.prompt_file)
+
+
+def read_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of `LLM.generate_raw` that the command line stands for."""
+    arguments = {name: getattr(options, name) for name in PASSED_ON}
+    arguments["choices"] = options.choice
+    if options.schema is not None:
+        arguments["schema"] = load_schema(options.schema)
+    if options.grammar is not None:
+        arguments["grammar"] = read_text(options.grammar)
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def load_schema(text: str) -> Any:
+    """A schema from a file, from JSON text, or a Python type from `package.module:Name`."""
+    if text.lstrip().startswith("{"):
+        return text
+    module, colon, name = text.partition(":")
+    if colon and not Path(text).exists():
+        return load_type(module, name)
+    return read_text(text)
+
+
+def load_type(module_name: str, name: str) -> Any:
+    """Import a type; the current folder is searched too, as `python -m` does."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise InvalidRequest(f"--schema {module_name}:{name}: {error}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise InvalidRequest(f"--schema: {module_name} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def read_text(path: str | Path) -> str:
+    """A file's text; InvalidRequest where there is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidRequest(f"cannot read {path}: {reason}") from error
+
+
+def as_json(generation: Generation, *, is_json: bool) -> str:
+    """The whole Generation as one JSON object."""
+    return json.dumps(
+        {
+            "value": json.loads(generation.text) if is_json else generation.text,
+            "text": generation.text,
+            "token_ids": generation.token_ids,
+            "finish_reason": generation.finish_reason,
+            "usage": dataclasses.asdict(generation.usage),
+            "stats": dataclasses.asdict(generation.stats),
+        },
+        ensure_ascii=False,
+    )
+
+
+def describe(generation: Generation) -> str:
+    """What it took, in one line."""
+    stats, num_tokens = generation.stats, generation.usage.completion_tokens
+    parts = [
+        f"{num_tokens} tokens in {stats.num_target_steps} target steps",
+        f"{num_tokens / max(1, stats.num_target_steps):.2f} tokens per step",
+        f"{stats.num_accepted} of {stats.num_drafted} drafts accepted",
+        f"{stats.seconds:.2f} s ({num_tokens / max(stats.seconds, 1e-9):.0f} tokens/s)",
+    ]
+    if stats.backend is not None:
+        parts.append(f"compiled by {stats.backend} in {stats.compile_ms:.1f} ms")
+    return "; ".join(parts)
