@@ -7,6 +7,7 @@ model *means* what it is made to write.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -56,7 +57,8 @@ def _is_shown(messages: Sequence[Message], json_schema: Mapping[str, Any]) -> bo
     if _without_blanks(_compact(json_schema)) in _without_blanks(prompt):
         return True
     names = json_schema.get("properties", {})
-    return bool(names) and "json" in prompt.lower() and all(name in prompt for name in names)
+    is_named = (re.search(rf"(?<!\w){re.escape(name)}(?!\w)", prompt) for name in names)
+    return bool(names) and "json" in prompt.lower() and all(is_named)
 
 
 def _append(content: Any, text: str) -> Any:

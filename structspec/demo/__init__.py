@@ -1,0 +1,49 @@
+"""The demo: a real model fills in objects of every kind, and says what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from structspec.demo.report import Outcome, build_summary, build_table
+from structspec.demo.tasks import TASKS
+from structspec.errors import StructspecError
+from structspec.llm import LLM
+
+MAX_WIDTH = 100
+
+
+def show_demo(model: str) -> int:
+    """Run every task, one at a time, and print the table; 0 if every object is valid."""
+    console = Console()
+    console = Console(width=min(console.width, MAX_WIDTH))
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with progress:
+        bar = progress.add_task(f"Loading {model}", total=len(TASKS))
+        with LLM(model) as llm:
+            outcomes = []
+            for outcome in run_tasks(llm):
+                outcomes.append(outcome)
+                progress.update(bar, advance=1, description=f"Done: {outcome.task.name}")
+    console.print(build_table(outcomes))
+    console.print(build_summary(outcomes))
+    return 0 if all(outcome.is_valid for outcome in outcomes) else 1
+
+
+def run_tasks(llm: LLM) -> Iterator[Outcome]:
+    """The outcomes, each as soon as it is there."""
+    llm.generate("Hello", max_tokens=4)  # the first request of a process pays for warming up
+    for task in TASKS:
+        try:
+            yield Outcome(task, llm.generate_raw(task.prompt, temperature=0.0, **task.options))
+        except StructspecError as error:
+            yield Outcome(task, error)
