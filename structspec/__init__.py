@@ -30,11 +30,12 @@ from structspec.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from structspec.compiler import GrammarCompiler
-    from structspec.llm import LLM, AsyncLLM, Generation
+    from structspec.generation import Generation
+    from structspec.llm import LLM, AsyncLLM
 
 _LAZY = {
     "AsyncLLM": "structspec.llm",
-    "Generation": "structspec.llm",
+    "Generation": "structspec.generation",
     "GrammarCompiler": "structspec.compiler",
     "LLM": "structspec.llm",
 }

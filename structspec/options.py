@@ -46,10 +46,12 @@ class GenerateOptions(OtherOptions, total=False):
     schema: Any
 
 
-SAMPLING_FIELDS = (
-    *("temperature", "top_k", "top_p", "min_p", "seed"),
-    *("max_tokens", "stop", "ignore_eos", "speculative"),
-)
+SAMPLING_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("temperature", "top_p", "min_p"), (int, float)),
+    **dict.fromkeys(("top_k", "seed", "max_tokens"), (int,)),
+    **dict.fromkeys(("ignore_eos", "speculative"), (bool,)),
+    "stop": (str, list, tuple),
+}
 CONSTRAINT_FIELDS = ("schema", "regex", "choices", "grammar")
 CHOICES_OF = {
     "backend": ("auto", "llguidance", "xgrammar"),
@@ -133,7 +135,7 @@ def _resolve_constraint(given: Mapping[str, Any], target: SchemaTarget | None) -
             closed=given.get("closed", default.closed),
         )
     if "regex" in given:
-        return Regex(_of_type(given, "regex", str))
+        return Regex(_of_type(given, "regex", (str,)))
     if "choices" in given:
         return _resolve_choices(given["choices"])
     if "grammar" in given:
@@ -157,27 +159,22 @@ def _resolve_choices(choices: Any) -> Choice:
 
 
 def _resolve_sampling(given: Mapping[str, Any]) -> dict[str, Any]:
-    sampling = {name: given[name] for name in SAMPLING_FIELDS if name in given}
+    sampling = {name: given[name] for name in SAMPLING_KINDS if name in given}
+    for name in sampling:
+        _of_type(sampling, name, SAMPLING_KINDS[name])
     if "stop" in sampling:
         stop = sampling["stop"]
         sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-    for name, kinds in (
-        *((name, (int, float)) for name in ("temperature", "top_p", "min_p")),
-        *((name, int) for name in ("top_k", "seed", "max_tokens")),
-    ):
-        if name in sampling and (isinstance(sampling[name], bool)):
-            raise InvalidRequest(f"{name} must be a number, not {sampling[name]!r}")
-        if name in sampling:
-            _of_type(sampling, name, kinds)
-    for string in sampling.get("stop", ()):
-        if not isinstance(string, str):
-            raise InvalidRequest(f"stop must be a string or a list of strings, not {string!r}")
+        for string in sampling["stop"]:
+            if not isinstance(string, str):
+                raise InvalidRequest(f"stop must hold strings, not {string!r}")
     return sampling
 
 
-def _of_type(given: Mapping[str, Any], name: str, kinds: Any) -> Any:
+def _of_type(given: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> Any:
     value = given[name]
-    if not isinstance(value, kinds):
-        names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
-        raise InvalidRequest(f"{name} must be {' or '.join(names)}, not {value!r}")
+    is_wanted = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+    if not is_wanted:
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise InvalidRequest(f"{name} must be {names}, not {value!r}")
     return value

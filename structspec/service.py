@@ -76,7 +76,7 @@ class Service:
                 HybridDrafter(self.vocabulary, config.speculative),
                 runner,
                 Masker(self.vocabulary),
-                RejectionSampler(self.vocabulary),
+                RejectionSampler(self.vocabulary.vocab_size, self.vocabulary.stop_token_ids),
             )
         )
         self._request_ids = itertools.count()

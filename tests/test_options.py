@@ -1,0 +1,68 @@
+import pytest
+from pydantic import BaseModel
+
+from structspec import Choice, Grammar, InvalidRequest, JsonSchema, Regex
+from structspec.options import resolve_options
+
+
+class Person(BaseModel):
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"schema": Person, "regex": "a"}, "schema= and regex= contradict each other"),
+        ({"choices": ["a"], "grammar": "start: /a/"}, "choices= and grammar= contradict"),
+        ({"style": "compact"}, "style= goes with schema="),
+        ({"closed": False, "regex": "a"}, "closed= goes with schema="),
+        ({"backend": "xgrammar"}, "none was given"),
+        ({"schema": Person, "ignore_eos": True}, "ignore_eos= contradicts schema="),
+        ({"schmea": Person}, "did you mean 'schema'"),
+        ({"wholly_unknown": 1}, "known are"),
+        ({"schema": Person, "backend": "outlines"}, "backend must be one of"),
+        ({"schema": Person, "style": "loose"}, "style must be one of"),
+        ({"choices": []}, "choices is empty"),
+        ({"choices": "abc"}, "a list of strings"),
+        ({"choices": ["a", 1]}, r"choices\[1\] must be a string, not 1"),
+        ({"regex": 3}, "regex must be str"),
+        ({"grammar": 3}, "grammar must be str or Grammar"),
+        ({"temperature": "hot"}, "temperature must be int or float"),
+        ({"max_tokens": True}, "max_tokens must be int"),
+        ({"max_tokens": 1.5}, "max_tokens must be int"),
+        ({"stop": [1]}, "stop must hold strings, not 1"),
+        ({"stop": 1}, "stop must be str or list or tuple"),
+        ({"speculative": "no"}, "speculative must be bool"),
+    ],
+)
+def test_contradictory_or_mistyped_options_say_what_to_do(options, says):
+    with pytest.raises(InvalidRequest, match=says):
+        resolve_options(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "constraint"),
+    [
+        ({"regex": "a+"}, Regex("a+")),
+        ({"choices": ["a", "b"]}, Choice(("a", "b"))),
+        ({"grammar": "start: /a/"}, Grammar("start: /a/")),
+        ({"grammar": Grammar("root ::= a", "ebnf")}, Grammar("root ::= a", "ebnf")),
+        ({}, None),
+        ({"schema": None, "stop": None}, None),
+    ],
+)
+def test_each_constraint_option_becomes_its_constraint(options, constraint):
+    assert resolve_options(options).constraint == constraint
+
+
+def test_a_json_schema_value_brings_its_own_style():
+    given = JsonSchema({"type": "object"}, style="compact", closed=False)
+    constraint = resolve_options({"schema": given}).constraint
+    assert isinstance(constraint, JsonSchema)
+    assert (constraint.style, constraint.closed) == ("compact", False)
+    overridden = resolve_options({"schema": given, "style": "spaced"}).constraint
+    assert isinstance(overridden, JsonSchema) and overridden.style == "spaced"
+
+
+def test_a_single_stop_string_is_a_list_of_one():
+    assert resolve_options({"stop": "END"}).sampling == {"stop": ("END",)}
