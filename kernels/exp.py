@@ -33,4 +33,5 @@ def exp(x: np.float32) -> np.float32:
     r = (x - n * _LN_2_HIGH) - n * _LN_2_LOW
     p = ((((_P5 * r + _P4) * r + _P3) * r + _P2) * r + _P1) * r + _P0
     power: np.float32 = np.int32((np.int32(n) + 127) << 23).view(np.float32)  # exponent bits of 2^n
-    return (p * r * r + r + _ONE) * power
+    result: np.float32 = (p * r * r + r + _ONE) * power
+    return result

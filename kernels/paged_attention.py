@@ -1,0 +1,152 @@
+"""Causal attention over a paged cache, for any mix of prefill, decode and verification rows.
+
+for request r, its query rows i (the last ones of its context), every head h of kv head g:
+    context = position of i + 1
+    score[t] = query[i, h] . key[t, g] * scale            for t < context
+    out[i, h] = sum_t exp(score[t] - max(score)) value[t, g] / sum_t exp(score[t] - max(score))
+
+The cache is read through the block table, nothing is gathered. One (row, kv head) is one task, and
+its sums run over the context in one fixed order: how many other rows a step has, and whether the
+row belongs to a prompt, a decode or a span of drafts, does not change a bit of its result.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from structspec.kernels.compiled import compiled, compiled_parallel, runs_compiled
+from structspec.kernels.exp import exp
+
+_parallel_lock = threading.Lock()  # numba's simplest thread pool aborts when entered twice
+
+
+def paged_attention_reference(
+    qkv: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    cu_seqlens_q: Tensor,
+    context_lens: Tensor,
+    block_tables: Tensor,
+    scale: float,
+) -> Tensor:
+    """The semantics in plain torch: gather each request's blocks, mask, softmax."""
+    _, num_kv_heads, block_size, head_dim = keys.shape
+    query = qkv[:, : -2 * num_kv_heads * head_dim]
+    out = torch.zeros_like(query)
+    starts = cu_seqlens_q.tolist()
+    for r, context in enumerate(context_lens.tolist()):
+        rows = slice(starts[r], starts[r + 1])
+        num_queries = starts[r + 1] - starts[r]
+        blocks = block_tables[r, : -(-context // block_size)]
+        key = keys[blocks].transpose(0, 1).reshape(num_kv_heads, -1, head_dim)[:, :context]
+        value = values[blocks].transpose(0, 1).reshape(num_kv_heads, -1, head_dim)[:, :context]
+        heads = query[rows].view(num_queries, num_kv_heads, -1, head_dim)
+        scores = torch.einsum("qghd,gtd->ghqt", heads.float(), key.float()) * scale
+        is_visible = torch.ones_like(scores[0, 0], dtype=torch.bool).tril(context - num_queries)
+        probs = scores.masked_fill(~is_visible, float("-inf")).softmax(-1)
+        out[rows] = torch.einsum("ghqt,gtd->qghd", probs, value.float()).flatten(1).to(out.dtype)
+    return out
+
+
+@compiled
+def _attend(
+    query: Any, keys: Any, values: Any, group: Any, table: Any, scale: Any, scores: Any, out: Any
+) -> None:
+    """One head of one row; `scores` is room for as many numbers as the context is long."""
+    context = len(scores)
+    block_size, head_dim = keys.shape[2], keys.shape[3]
+    peak = np.float32(-np.inf)
+    for first in range(0, context, block_size):
+        key = keys[table[first // block_size], group]
+        for j in range(min(block_size, context - first)):
+            score = np.float32(0.0)
+            for i in range(head_dim):
+                score += query[i] * key[j, i]
+            score *= scale
+            scores[first + j] = score
+            peak = max(peak, score)
+    for t in range(context):
+        scores[t] = exp(scores[t] - peak)
+    total = np.float32(0.0)
+    for t in range(context):
+        total += scores[t]
+    out[:] = np.float32(0.0)
+    for first in range(0, context, block_size):
+        value = values[table[first // block_size], group]
+        length = min(block_size, context - first)
+        whole = length - length % 4
+        for j in range(0, whole, 4):  # four keys at once: a quarter of the traffic on `out`
+            t = first + j
+            p0, p1, p2, p3 = scores[t], scores[t + 1], scores[t + 2], scores[t + 3]
+            for i in range(head_dim):
+                low = p0 * value[j, i] + p1 * value[j + 1, i]
+                out[i] += low + (p2 * value[j + 2, i] + p3 * value[j + 3, i])
+        for j in range(whole, length):
+            p0 = scores[first + j]
+            for i in range(head_dim):
+                out[i] += p0 * value[j, i]
+    for i in range(head_dim):
+        out[i] /= total
+
+
+@compiled_parallel
+def _paged_attention_kernel(
+    qkv: Any,
+    keys: Any,
+    values: Any,
+    cu_seqlens_q: Any,
+    context_lens: Any,
+    block_tables: Any,
+    scale: Any,
+    out: Any,
+) -> None:
+    num_rows = cu_seqlens_q[-1]
+    _, num_kv_heads, _, head_dim = keys.shape
+    width = out.shape[1] // num_kv_heads  # of the query heads that share a kv head
+    for task in numba.prange(num_rows * num_kv_heads):
+        # Rows are dealt from both ends, so that each thread gets short and long contexts.
+        turn, group = task // num_kv_heads, task % num_kv_heads
+        row = turn // 2 if turn % 2 == 0 else num_rows - 1 - turn // 2
+        r = np.searchsorted(cu_seqlens_q, row, side="right") - 1
+        context = context_lens[r] - (cu_seqlens_q[r + 1] - 1 - row)
+        scores = np.empty(context, np.float32)
+        for start in range(group * width, (group + 1) * width, head_dim):
+            head = slice(start, start + head_dim)
+            _attend(
+                qkv[row, head],
+                keys,
+                values,
+                group,
+                block_tables[r],
+                scale,
+                scores,
+                out[row, head],
+            )
+
+
+def paged_attention(
+    qkv: Tensor,  # [num_rows, (num_heads + 2 * num_kv_heads) * head_dim]: the queries are read
+    keys: Tensor,  # [num_blocks, num_kv_heads, block_size, head_dim]
+    values: Tensor,  # [num_blocks, num_kv_heads, block_size, head_dim]
+    cu_seqlens_q: Tensor,  # [num_requests + 1] int64
+    context_lens: Tensor,  # [num_requests] int64, the step's own tokens included
+    block_tables: Tensor,  # [num_requests, max_num_blocks] int64
+    scale: float,
+) -> Tensor:
+    """Attention of every row, [num_rows, num_heads * head_dim]; compiled on the CPU."""
+    tensors = (qkv, keys, values, cu_seqlens_q, context_lens, block_tables)
+    if not runs_compiled(qkv):
+        return paged_attention_reference(*tensors, scale)
+    width = qkv.shape[1] - 2 * keys.shape[1] * keys.shape[3]
+    out = torch.zeros(len(qkv), width)  # rows behind the last request's are padding and stay 0
+    arrays = [tensor.numpy() for tensor in tensors]
+    with _parallel_lock:
+        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        _paged_attention_kernel(*arrays, np.float32(scale), out.numpy())
+    return out

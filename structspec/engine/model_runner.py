@@ -1,0 +1,106 @@
+"""Run the target model over one step: flatten the batch, compute its logits, keep its KV cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from structspec.config import EngineConfig
+from structspec.engine.batch import Batch, Draft
+from structspec.engine.kv_cache import KVCache, choose_num_blocks
+from structspec.models.inputs import AttentionMetadata, ForwardInput
+from structspec.models.linear import MIN_ROWS
+from structspec.models.loading import LoadedModel
+
+
+class ModelRunner:
+    """The target model and its KV cache; used by one thread.
+
+    On the CPU in float32 a row's logits have the same bits whatever else the step holds: other
+    requests, other chunks, drafts behind it.
+    """
+
+    def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
+        self._network = loaded.network
+        num_blocks = choose_num_blocks(loaded.config, config, loaded.network.dtype)
+        self.kv_cache = KVCache(
+            loaded.config,
+            num_blocks,
+            config.block_size,
+            loaded.network.dtype,
+            loaded.network.device,
+        )
+        self._vocab_size = loaded.config.vocab_size
+
+    def forward(self, batch: Batch, draft: Draft) -> Tensor:
+        """Float32 logits [num_rows, vocab_size]: 1 + drafts rows per sampled request, in order.
+
+        Keys and values of all computed tokens and drafts are written at their positions, from
+        `num_computed_tokens` on; the request's block table must have room for them.
+        """
+        inputs, num_logits_rows = flatten(batch, draft, self.kv_cache.block_size)
+        logits = self._network.forward(_to_device(inputs, self._network.device), self.kv_cache)
+        return logits[:num_logits_rows].float()
+
+
+def flatten(batch: Batch, draft: Draft, block_size: int) -> tuple[ForwardInput, int]:
+    """All tokens of a step one behind the other, and how many logits rows are real.
+
+    Rows and logits rows are padded to MIN_ROWS: fewer are slower, and one alone has other bits.
+    """
+    token_ids: list[int] = []
+    positions: list[int] = []
+    slot_mapping: list[int] = []
+    logits_rows: list[int] = []
+    cu_seqlens_q, context_lens = [0], []
+    for scheduled, draft_ids in zip(batch.requests, draft.token_ids, strict=True):
+        request, first = scheduled.request, scheduled.request.num_computed_tokens
+        known = request.token_ids[first : first + scheduled.num_tokens]
+        context = first + len(known) + len(draft_ids)
+        token_ids += [*known, *draft_ids]
+        positions += range(first, context)
+        table = request.block_table
+        slot_mapping += [
+            table[position // block_size] * block_size + position % block_size
+            for position in range(first, context)
+        ]
+        cu_seqlens_q.append(len(token_ids))
+        context_lens.append(context)
+        if scheduled.is_sampled:
+            logits_rows += range(len(token_ids) - len(draft_ids) - 1, len(token_ids))
+        else:
+            assert not draft_ids
+    num_padding = max(0, MIN_ROWS - len(token_ids))
+    num_logits_rows = len(logits_rows)
+    logits_rows += [0] * max(0, MIN_ROWS - num_logits_rows)
+    metadata = AttentionMetadata(
+        positions=torch.tensor(positions + [0] * num_padding),
+        slot_mapping=torch.tensor(slot_mapping + [-1] * num_padding),
+        cu_seqlens_q=torch.tensor(cu_seqlens_q),
+        context_lens=torch.tensor(context_lens),
+        block_tables=_padded_tables([each.request.block_table for each in batch.requests]),
+    )
+    token_ids += [0] * num_padding
+    return ForwardInput(
+        torch.tensor(token_ids), torch.tensor(logits_rows), metadata
+    ), num_logits_rows
+
+
+def _padded_tables(tables: Sequence[Sequence[int]]) -> Tensor:  # [num_requests, max_num_blocks]
+    width = max(map(len, tables))
+    return torch.tensor([[*table, *[0] * (width - len(table))] for table in tables])
+
+
+def _to_device(inputs: ForwardInput, device: torch.device) -> ForwardInput:
+    if device.type == "cpu":
+        return inputs
+    metadata = inputs.metadata
+    return ForwardInput(
+        inputs.token_ids.to(device),
+        inputs.logits_rows.to(device),
+        AttentionMetadata(
+            *(getattr(metadata, name).to(device) for name in AttentionMetadata.__slots__)
+        ),
+    )

@@ -1,0 +1,120 @@
+"""What a llama-family checkpoint says about its own shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from structspec.errors import ModelError
+
+# As `model_type` names them. What sets them apart, biases and norms, shows in the weights.
+SUPPORTED_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True, slots=True)
+class RopeConfig:
+    """The rotary embedding: its base, and how its frequencies are stretched.
+
+    `kind` "linear" divides all frequencies by `factor`, "llama3" those whose wave is longer than
+    the original context allows, "factors" each by its own entry of `factors`.
+    """
+
+    theta: float = 10_000.0
+    kind: str = "default"
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_len: int = 8192
+    factors: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("default", "linear", "llama3", "factors"):
+            raise ModelError(
+                f"rope scaling {self.kind!r} is not supported; default, linear and llama3 are"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Shapes and constants of one model. `max_model_len` is its context in tokens."""
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    max_model_len: int
+    rope: RopeConfig
+    is_embedding_tied: bool
+
+    def __post_init__(self) -> None:
+        check_architecture(self.architecture)
+        if self.num_heads % self.num_kv_heads or self.head_dim % 2:
+            raise ModelError(
+                f"{self.num_heads} heads over {self.num_kv_heads} kv heads of {self.head_dim}"
+                " numbers: heads must divide evenly and be of even size"
+            )
+
+
+def check_architecture(architecture: str) -> None:
+    """Raise ModelError unless this architecture can be run."""
+    if architecture not in SUPPORTED_ARCHITECTURES:
+        raise ModelError(
+            f"the architecture {architecture!r} is not supported; "
+            f"{', '.join(SUPPORTED_ARCHITECTURES)} are"
+        )
+
+
+def config_from_json(data: Mapping[str, Any]) -> ModelConfig:
+    """From the content of a config.json; raises ModelError where it asks for what is not here."""
+    architecture = str(data.get("model_type", "without a model_type"))
+    check_architecture(architecture)
+    if (activation := data.get("hidden_act", "silu")) not in ("silu", "swish"):
+        raise ModelError(f"the activation {activation!r} is not supported; silu is")
+    try:
+        num_heads = data["num_attention_heads"]
+        return ModelConfig(
+            architecture=architecture,
+            vocab_size=data["vocab_size"],
+            hidden_size=data["hidden_size"],
+            intermediate_size=data["intermediate_size"],
+            num_layers=data["num_hidden_layers"],
+            num_heads=num_heads,
+            num_kv_heads=data.get("num_key_value_heads") or num_heads,
+            head_dim=data.get("head_dim") or data["hidden_size"] // num_heads,
+            rms_norm_eps=data["rms_norm_eps"],
+            max_model_len=_max_model_len(data),
+            rope=_rope(data),
+            is_embedding_tied=data.get("tie_word_embeddings", False),
+        )
+    except KeyError as error:
+        raise ModelError(f"config.json lacks {error}") from None
+
+
+def _max_model_len(data: Mapping[str, Any]) -> int:
+    max_len: int = data["max_position_embeddings"]
+    window: int | None = data.get("sliding_window")
+    if window is None or not data.get("use_sliding_window", True):
+        return max_len
+    return min(max_len, window)  # within one window, sliding attention is full attention
+
+
+def _rope(data: Mapping[str, Any]) -> RopeConfig:
+    # Newer files keep everything in `rope_parameters`, older ones in two places.
+    scaling = data.get("rope_parameters") or data.get("rope_scaling") or {}
+    if scaling.get("partial_rotary_factor", data.get("partial_rotary_factor", 1.0)) != 1.0:
+        raise ModelError("rotating only a part of each head is not supported")
+    given = {
+        "theta": scaling.get("rope_theta", data.get("rope_theta")),
+        "kind": scaling.get("rope_type", scaling.get("type")),
+        "factor": scaling.get("factor"),
+        "low_freq_factor": scaling.get("low_freq_factor"),
+        "high_freq_factor": scaling.get("high_freq_factor"),
+        "original_max_len": scaling.get("original_max_position_embeddings"),
+    }
+    return RopeConfig(**{name: value for name, value in given.items() if value is not None})

