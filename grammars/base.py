@@ -10,9 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structspec.constraint import Constraint
+from structspec.errors import UnsupportedConstraint
 from structspec.vocabulary import Vocabulary
 
 Bitmask = NDArray[np.int32]  # [num_rows, ceil(vocab_size / 32)], bit v % 32 of word v // 32
+
+
+class MatcherFailed(RuntimeError):
+    """A grammar library gave up on one matcher (a limit, a bug); the matcher is of no more use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,15 @@ class Report:
     def exact(self) -> bool:
         """Whether a finished text always conforms."""
         return not self.approximated and not self.refused
+
+
+def check_refused(report: Report) -> None:
+    """Raise UnsupportedConstraint for the first part that the backend refuses, if any."""
+    for finding in report.refused:
+        raise UnsupportedConstraint(
+            f"{finding.keyword}: {finding.reason}" if finding.reason else finding.keyword,
+            pointer=finding.pointer or None,
+        )
 
 
 class Matcher(Protocol):
@@ -91,6 +105,10 @@ class CompiledGrammar(Protocol):
     def compile_ms(self) -> float:
         """How long compiling took, in milliseconds."""
 
+    @property
+    def backend(self) -> Backend:
+        """The backend that made it, which fills rows of many of its matchers at once."""
+
     def matcher(self) -> Matcher:
         """A matcher at the start of the text; cheap."""
 
@@ -99,7 +117,10 @@ class Backend(Protocol):
     """One grammar library (or our own automaton) behind the laws of `Matcher`; thread-safe."""
 
     def report(self, constraint: Constraint) -> Report:
-        """What this backend would do with each part of `constraint`; compiles nothing."""
+        """What this backend would do with each part of `constraint`; makes no tables.
+
+        A part it cannot hold is in `refused`; a constraint that is wrong raises GrammarError.
+        """
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
         """Compile for this backend's vocabulary; slow, raises GrammarError with the place."""
@@ -108,7 +129,8 @@ class Backend(Protocol):
         """Fill the rows of many requests at once and say how many drafts each one's grammar takes.
 
         Row `first_row + i` masks the logits that verify draft i; the last is the bonus row. A row
-        behind the first refused draft is left as it is. No matcher's state changes.
+        behind the first refused draft is left as it is. No matcher's state changes. Raises
+        MatcherFailed when the library gives up on one of them; rows are then not to be used.
         """
 
 
@@ -122,6 +144,8 @@ __all__ = [
     "FillJob",
     "Finding",
     "Matcher",
+    "MatcherFailed",
     "Report",
     "Vocabulary",
+    "check_refused",
 ]

@@ -1,0 +1,38 @@
+"""Context-free grammars: which dialect a text is written in, and what it may not refer to."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from structspec.constraint import Grammar
+from structspec.errors import GrammarError, UnsupportedConstraint
+
+# what a bracket inside may not be mistaken for, then the references to special tokens
+_LARK_PARTS = re.compile(
+    r'"(?:\\.|[^"\\\n])*"|/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+/|//[^\n]*|#[^\n]*|(?P<token><)'
+)
+
+
+def dialect_of(constraint: Grammar) -> Literal["lark", "ebnf"]:
+    """The dialect that was named, else EBNF where rules are written with `::=`."""
+    if not isinstance(constraint.text, str) or not constraint.text.strip():
+        raise GrammarError("the grammar is empty")
+    if constraint.dialect != "auto":
+        return constraint.dialect
+    return "ebnf" if re.search(r"^\s*[\w-]+\s*::=", constraint.text, re.MULTILINE) else "lark"
+
+
+def check_lark(text: str) -> None:
+    """Raise UnsupportedConstraint where Lark text names a special token, as `<|im_end|>`."""
+    for match in _LARK_PARTS.finditer(text):
+        if match["token"] is not None:
+            line, column = place(text, match.start())
+            raise UnsupportedConstraint(
+                "special tokens cannot be part of a grammar; write text", line=line, column=column
+            )
+
+
+def place(text: str, offset: int) -> tuple[int, int]:
+    """Line and column, from 1, of a character."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

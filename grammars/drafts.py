@@ -1,0 +1,38 @@
+"""Filling the rows of a request and its drafts with nothing but the laws of `Matcher`.
+
+row r      accept d0   row r+1    accept d1   row r+2 ...   then roll back what was accepted
+"""
+
+from __future__ import annotations
+
+from structspec.grammars.base import Bitmask, FillJob
+
+
+def fill_job(job: FillJob, bitmask: Bitmask) -> int:
+    """Fill one job's rows and say how many of its drafts the grammar takes; state unchanged."""
+    num_valid = 0
+    try:
+        job.matcher.fill(bitmask, job.first_row)
+        for token_id in job.draft_token_ids:
+            if not job.matcher.accept(token_id):
+                break
+            num_valid += 1
+            job.matcher.fill(bitmask, job.first_row + num_valid)
+    finally:
+        job.matcher.rollback(num_valid)
+    return num_valid
+
+
+def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -> None:
+    """Allow the stop tokens and nothing else."""
+    bitmask[row] = 0
+    words = bitmask[row].view("uint32")
+    for token_id in stop_token_ids:
+        words[token_id // 32] |= 1 << (token_id % 32)
+
+
+def is_allowed(bitmask: Bitmask, row: int, token_id: int) -> bool:
+    """Whether a filled row allows this token; ids outside the row are not allowed."""
+    if not 0 <= token_id < bitmask.shape[1] * 32:
+        return False
+    return bool((int(bitmask[row, token_id // 32]) >> (token_id % 32)) & 1)

@@ -1,0 +1,69 @@
+"""Whether a grammar in xgrammar's printed EBNF has any finite text."""
+
+from __future__ import annotations
+
+import re
+
+_RULE = re.compile(r"^(\S+) ::= (.*)$")
+_PIECE = re.compile(
+    r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|(?P<lookahead>\(=.*)$|(?P<name>[\w.-]+)|(?P<mark>[()|])'
+    r"|(?P<repeat>\{\d+(?:, ?\d*)?\}|[*+?])"
+)
+
+
+def is_productive(grammar: str) -> bool:
+    """Whether `root` derives a finite text: the least fixed point over all rules."""
+    finite: set[str] = set()
+    matches = (_RULE.match(line) for line in grammar.splitlines())
+    waiting = {match[1]: match[2] for match in matches if match}
+    has_grown = True
+    while has_grown and "root" not in finite:
+        grown = {name for name, body in waiting.items() if _Body(body, finite).is_finite()}
+        has_grown = bool(grown)
+        finite |= grown
+        for name in grown:
+            del waiting[name]
+    return "root" in finite
+
+
+class _Body:
+    """One rule's right side, read by recursive descent: alternatives of sequences."""
+
+    def __init__(self, body: str, finite: set[str]) -> None:
+        self._pieces = [match for match in _PIECE.finditer(body) if match["lookahead"] is None]
+        self._finite = finite
+        self._next = 0
+
+    def is_finite(self) -> bool:
+        """Whether one alternative has only finite parts."""
+        result = self._sequence()
+        while self._take("|"):
+            result = self._sequence() or result
+        return result
+
+    def _sequence(self) -> bool:
+        result = True
+        while self._next < len(self._pieces):
+            piece = self._pieces[self._next]
+            if piece["mark"] in ("|", ")"):
+                break
+            self._next += 1
+            if piece["mark"] == "(":
+                part = self.is_finite()
+                self._take(")")
+            else:
+                part = piece["name"] is None or piece["name"] in self._finite
+            result = result and (self._may_be_absent() or part)
+        return result
+
+    def _may_be_absent(self) -> bool:
+        if self._next == len(self._pieces) or self._pieces[self._next]["repeat"] is None:
+            return False
+        repeat = self._pieces[self._next]["repeat"]
+        self._next += 1
+        return repeat[0] in "*?" or repeat.startswith("{0")
+
+    def _take(self, mark: str) -> bool:
+        is_there = self._next < len(self._pieces) and self._pieces[self._next]["mark"] == mark
+        self._next += is_there
+        return is_there

@@ -1,0 +1,246 @@
+"""Reading a JSON schema: is it one, where are its parts, and where do its references lead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+import jsonschema
+from jsonschema.exceptions import SchemaError
+
+from structspec.constraint import JsonSchema
+from structspec.errors import GrammarError
+
+Schema = dict[str, Any] | bool
+
+_IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
+_IN_PLACE = ("not", "if", "then", "else")
+_LISTS = (*_IN_PLACE_LISTS, "prefixItems", "items")
+_MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
+_DEFINITIONS = ("$defs", "definitions")
+_SINGLES = (
+    *_IN_PLACE,
+    "items",
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+# tried in this order where a schema does not say which draft it follows
+_DRAFTS = (
+    jsonschema.Draft202012Validator,
+    jsonschema.Draft7Validator,
+    jsonschema.Draft4Validator,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One subschema and its place."""
+
+    pointer: str
+    schema: Schema
+    base_uri: str = ""
+
+    def keywords(self) -> dict[str, Any]:
+        """Its keywords; a bool has none."""
+        return self.schema if isinstance(self.schema, dict) else {}
+
+
+@dataclass(slots=True)
+class Document:
+    """A validated schema: `root` may be rewritten in place, `nodes` gives its parts."""
+
+    root: Schema
+    _resources: dict[str, Node] = field(default_factory=dict)  # by absolute URI, anchors included
+
+    def nodes(self, *, with_definitions: bool = False) -> list[Node]:
+        """Every subschema that the root uses, references followed; each once, root first.
+
+        With definitions also those that nothing refers to.
+        """
+        seen: set[int] = set()
+        found: list[Node] = []
+        waiting = [Node("#", self.root)]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node.schema, dict):
+                if id(node.schema) in seen:
+                    continue
+                seen.add(id(node.schema))
+            found.append(node)
+            below = [*children(node)]
+            if (target := self.target(node)) is not None:
+                below.append(target)
+            if with_definitions:
+                below += definitions(node)
+            waiting.extend(reversed(below))
+        return found
+
+    def target(self, node: Node) -> Node | None:
+        """What the node's `$ref` leads to, if it has one; GrammarError if that is nowhere."""
+        reference = node.keywords().get("$ref")
+        if not isinstance(reference, str):
+            return None
+        uri, fragment = urldefrag(urljoin(_base(node), reference))
+        resource = self._resources.get(uri)
+        if resource is None:
+            raise GrammarError(
+                f"{reference!r} is not in this schema and is not fetched; copy it into `$defs`",
+                pointer=f"{node.pointer}/$ref",
+            )
+        if fragment and not fragment.startswith("/"):
+            anchored = self._resources.get(f"{uri}#{fragment}")
+            if anchored is not None:
+                return anchored
+            raise _no_target(node, reference, f"no `$anchor` is called {fragment!r}")
+        return _follow(resource, fragment, node, reference)
+
+
+def parse(constraint: JsonSchema) -> Document:
+    """A private copy of the schema, checked: GrammarError tells where it is wrong."""
+    root = json.loads(constraint.text)
+    if not isinstance(root, (dict, bool)):
+        raise GrammarError("a schema is an object, true or false", pointer="#")
+    check_meta_schema(root)
+    document = Document(root)
+    _register(document, Node("#", root))
+    for node in document.nodes(with_definitions=True):
+        _check_cycle(document, node)
+    return document
+
+
+def check_meta_schema(root: Schema) -> None:
+    """Raise GrammarError unless every keyword has a value of its kind."""
+    named = root.get("$schema") if isinstance(root, dict) else None
+    validator = jsonschema.validators.validator_for(root, default=None)
+    first: SchemaError | None = None
+    for draft in _DRAFTS if validator is None else (validator,):
+        try:
+            draft.check_schema(root)
+            return
+        except SchemaError as error:
+            first = first or error
+    assert first is not None
+    where = "#" + "".join(f"/{escape(str(part))}" for part in first.absolute_path)
+    draft_name = f" (by {named})" if validator is not None and named else ""
+    raise GrammarError(f"{first.message}{draft_name}", pointer=where) from None
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The subschemas directly below, definitions and reference targets left out."""
+    schema, base = node.keywords(), _base(node)
+    for keyword in _MAPS:
+        for name, value in _mapping(schema, keyword):
+            if isinstance(value, (dict, bool)):  # `dependencies` may hold lists of names
+                yield Node(f"{node.pointer}/{keyword}/{escape(name)}", value, base)
+    for keyword in _LISTS:
+        value = schema.get(keyword)
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield Node(f"{node.pointer}/{keyword}/{index}", item, base)
+    for keyword in _SINGLES:
+        if isinstance(value := schema.get(keyword), (dict, bool)):
+            yield Node(f"{node.pointer}/{keyword}", value, base)
+
+
+def in_place(node: Node) -> list[Node]:
+    """The subschemas that describe the same value as the node itself."""
+    prefixes = tuple(
+        f"{node.pointer}/{keyword}/" for keyword in (*_IN_PLACE_LISTS, "dependentSchemas")
+    )
+    singles = {f"{node.pointer}/{keyword}" for keyword in _IN_PLACE}
+    return [c for c in children(node) if c.pointer.startswith(prefixes) or c.pointer in singles]
+
+
+def definitions(node: Node) -> Iterator[Node]:
+    """The subschemas kept below for reference."""
+    for keyword in _DEFINITIONS:
+        for name, value in _mapping(node.keywords(), keyword):
+            if isinstance(value, (dict, bool)):
+                yield Node(f"{node.pointer}/{keyword}/{escape(name)}", value, _base(node))
+
+
+def escape(part: str) -> str:
+    """A name as one part of a JSON pointer."""
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+def types_of(schema: dict[str, Any]) -> frozenset[str] | None:
+    """The types `type` names; None where it is absent."""
+    value = schema.get("type")
+    if value is None:
+        return None
+    return frozenset([value] if isinstance(value, str) else value)
+
+
+def _mapping(schema: dict[str, Any], keyword: str) -> list[tuple[str, Any]]:
+    value = schema.get(keyword)
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def _base(node: Node) -> str:
+    """The URI that references inside the node start from."""
+    identifier = node.keywords().get("$id", node.keywords().get("id"))
+    if not isinstance(identifier, str):
+        return node.base_uri
+    return urldefrag(urljoin(node.base_uri, identifier))[0]
+
+
+def _register(document: Document, root: Node) -> None:
+    """Note every `$id` and anchor."""
+    resources = document._resources
+    resources[""] = root
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        schema, base = node.keywords(), _base(node)
+        if base != node.base_uri:
+            resources.setdefault(base, node)
+        for keyword in ("$anchor", "$dynamicAnchor", "$id", "id"):
+            name = schema.get(keyword)
+            if isinstance(name, str):
+                anchor = urldefrag(name)[1] if "id" in keyword else name
+                if anchor:
+                    resources.setdefault(f"{base}#{anchor}", node)
+        waiting += [*children(node), *definitions(node)]
+
+
+def _follow(resource: Node, fragment: str, source: Node, reference: str) -> Node:
+    """Walk a JSON pointer down from a resource."""
+    value: Any = resource.schema
+    pointer, base = resource.pointer, resource.base_uri
+    for raw in fragment.split("/")[1:]:
+        base = _base(Node(pointer, value, base)) if isinstance(value, dict) else base
+        part = unquote(raw).replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise _no_target(source, reference, f"there is no {part!r} in {pointer}")
+        pointer = f"{pointer}/{escape(part)}"
+    if not isinstance(value, (dict, bool)):
+        raise _no_target(source, reference, "what it leads to is not a schema")
+    return Node(pointer, value, base)
+
+
+def _no_target(node: Node, reference: str, reason: str) -> GrammarError:
+    return GrammarError(f"{reference!r} leads nowhere: {reason}", pointer=f"{node.pointer}/$ref")
+
+
+def _check_cycle(document: Document, node: Node) -> None:
+    """Raise GrammarError where references only lead to references, round and round."""
+    seen = {id(node.schema)}
+    target = document.target(node)
+    while target is not None and set(target.keywords()) <= {"$ref", *_DEFINITIONS}:
+        if id(target.schema) in seen:
+            raise GrammarError(
+                f"{node.keywords()['$ref']!r} refers only to itself", pointer=f"{node.pointer}/$ref"
+            )
+        seen.add(id(target.schema))
+        target = document.target(target)

@@ -1,0 +1,250 @@
+"""llguidance behind the laws of `Matcher`: compiles in a millisecond, forces text, walks drafts."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from itertools import takewhile
+
+import numpy as np
+from llguidance import LLExecutor, LLMatcher, LLParserLimits, LLTokenizer
+from llguidance.numpy import (
+    fill_next_token_bitmask,
+    fill_next_token_bitmask_par,
+    fill_next_token_bitmask_par_with_draft_tokens,
+)
+
+from structspec.constraint import Constraint
+from structspec.errors import GrammarError
+from structspec.grammars.base import Bitmask, FillJob, MatcherFailed, Report, check_refused
+from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
+from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
+from structspec.vocabulary import Vocabulary
+
+_LIMITS = LLParserLimits(
+    max_items_in_row=20_000,  # the default of 2,000 fails beyond some 500 optional properties
+    verbose_errors=False,
+)
+_NUM_PROBE_TOKENS = 3  # an unproductive rule fails at the first or second token
+_NUM_SPARES = 16  # matchers kept for reuse per grammar
+
+
+class LLGuidanceBackend:
+    """Compiles constraints with llguidance; thread-safe, one tokenizer for all its grammars."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.tokenizer = _make_tokenizer(vocabulary)
+        self._executor = LLExecutor(num_threads=os.cpu_count() or 1)
+
+    def report(self, constraint: Constraint) -> Report:
+        """What llguidance would do with each part of `constraint`; makes no tables."""
+        return lower(constraint).report
+
+    def compile(self, constraint: Constraint) -> LLGuidanceGrammar:
+        """Compile; raises GrammarError with the place."""
+        start = time.perf_counter()
+        lowered = lower(constraint)
+        check_refused(lowered.report)
+        grammar = LLGuidanceGrammar(self, lowered)
+        grammar.compile_ms = (time.perf_counter() - start) * 1e3
+        return grammar
+
+    def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
+        """Fill many requests' rows, in parallel where there are several."""
+        if len(jobs) < 2:
+            return [fill_job(job, bitmask) for job in jobs]
+        walks = [_Walk(job) for job in jobs]
+        alone = [(walk.library, walk.job.first_row) for walk in walks if walk.is_single_row]
+        drafted = [
+            (walk.library, walk.job.first_row, walk.text_draft) for walk in walks if walk.text_draft
+        ]
+        if alone:
+            fill_next_token_bitmask_par(self._executor, alone, bitmask)
+        if drafted:
+            fill_next_token_bitmask_par_with_draft_tokens(self._executor, drafted, bitmask)
+        return [walk.finish(bitmask) for walk in walks]
+
+
+class LLGuidanceGrammar:
+    """One compiled constraint; keeps a few matchers for reuse.
+
+    Matchers come from independent originals: llguidance's own copies share a lock and cannot be
+    filled in parallel. A used one is rewound and kept, with the lexer states it has found.
+    """
+
+    def __init__(self, backend: LLGuidanceBackend, lowered: Lowered) -> None:
+        self.backend = backend
+        self.report = lowered.report
+        self.compile_ms = 0.0
+        self._grammar = lowered.grammar
+        self._spares: deque[LLMatcher] = deque(maxlen=_NUM_SPARES)
+        first = self._build()
+        self._probe(first)
+        self._spares.append(first)
+
+    def matcher(self) -> LLGuidanceMatcher:
+        """A matcher at the start of the text: a rewound one, else built anew."""
+        try:
+            library = self._spares.pop()
+        except IndexError:
+            library = self._build()
+        matcher = LLGuidanceMatcher(library, self.backend.vocabulary)
+        weakref.finalize(matcher, _keep, self._spares, library).atexit = False
+        return matcher
+
+    def _build(self) -> LLMatcher:
+        library = LLMatcher(self.backend.tokenizer, self._grammar, log_level=0, limits=_LIMITS)
+        if library.is_error():
+            raise grammar_error(library.get_error())
+        return library
+
+    def _probe(self, library: LLMatcher) -> None:
+        """Take the first few tokens: compiling alone does not show that there are any."""
+        vocabulary = self.backend.vocabulary
+        bitmask = np.zeros((1, vocabulary.num_words), np.int32)
+        num_taken = 0
+        for _ in range(_NUM_PROBE_TOKENS):
+            fill_next_token_bitmask(library, bitmask)
+            allowed = np.flatnonzero(np.unpackbits(bitmask.view(np.uint8), bitorder="little"))
+            text = next((int(t) for t in allowed if vocabulary.token_bytes[t] is not None), None)
+            if text is None or library.is_error():
+                break
+            num_taken += library.try_consume_tokens([text])
+        if library.is_error() or (num_taken == 0 and not library.is_accepting()):
+            raise GrammarError(
+                "no text at all satisfies this constraint (does it recurse forever?)"
+            )
+        library.rollback(num_taken)
+
+
+def _keep(spares: deque[LLMatcher], library: LLMatcher) -> None:
+    if not library.is_error() and library.reset():
+        spares.append(library)
+
+
+class LLGuidanceMatcher:
+    """One request's position. Stop tokens are counted here: the library forgets them."""
+
+    __slots__ = ("__weakref__", "_num_stops", "_vocabulary", "library")
+
+    def __init__(self, library: LLMatcher, vocabulary: Vocabulary) -> None:
+        self.library = library
+        self._vocabulary = vocabulary
+        self._num_stops = 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop token was accepted."""
+        return self._num_stops > 0
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary its rows are for."""
+        return self._vocabulary
+
+    def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
+        """Write the allowed next tokens into `bitmask[row]`; the budget is ignored."""
+        if self._num_stops:
+            fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
+            return
+        fill_next_token_bitmask(self.library, bitmask, row)
+        self.check()
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; False leaves the state unchanged."""
+        if token_id in self._vocabulary.stop_token_ids:
+            is_allowed_here = self._num_stops > 0 or bool(self.library.is_accepting())
+            self._num_stops += is_allowed_here
+            return is_allowed_here
+        if self._num_stops or not self._vocabulary.is_text(token_id):
+            return False
+        is_taken: bool = self.library.try_consume_tokens([token_id]) == 1
+        if not is_taken:
+            self.check()
+        return is_taken
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last `num_tokens` accepted tokens, stop tokens included."""
+        num_stops = min(num_tokens, self._num_stops)
+        self._num_stops -= num_stops
+        if num_tokens > num_stops and not self.library.rollback(num_tokens - num_stops):
+            self.check()
+
+    def forced(self, limit: int) -> bytes:
+        """The text every valid continuation starts with; empty where the text may end."""
+        if self._num_stops or self.library.is_accepting():
+            return b""
+        forced: bytes = self.library.compute_ff_bytes()
+        return forced[:limit]
+
+    def tokens_to_end(self) -> int | None:
+        """llguidance cannot know."""
+        return None
+
+    def check(self) -> None:
+        """Raise MatcherFailed if the library has given up: its rows would then allow the end."""
+        if self.library.is_error():
+            raise MatcherFailed(self.library.get_error())
+
+
+class _Walk:
+    """One job split into what llguidance walks itself (text) and what comes behind it."""
+
+    __slots__ = ("job", "library", "matcher", "text_draft")
+
+    def __init__(self, job: FillJob) -> None:
+        matcher = job.matcher
+        assert isinstance(matcher, LLGuidanceMatcher)
+        self.job, self.matcher, self.library = job, matcher, matcher.library
+        # the library stops at a stop token and fails on an id it does not know
+        self.text_draft: list[int] = []
+        if not matcher.is_stopped:
+            self.text_draft = list(takewhile(matcher.vocabulary.is_text, job.draft_token_ids))
+
+    @property
+    def is_single_row(self) -> bool:
+        """Whether only the first row is the library's."""
+        return not self.text_draft and not self.matcher.is_stopped
+
+    def finish(self, bitmask: Bitmask) -> int:
+        """How many drafts are taken; fills the rows behind a stop token."""
+        row, stops = self.job.first_row, self.matcher.vocabulary.stop_token_ids
+        if self.matcher.is_stopped:
+            fill_stop_row(bitmask, row, stops)
+        self.matcher.check()
+        num_valid = 0
+        for token_id in self.job.draft_token_ids:
+            if not is_allowed(bitmask, row + num_valid, token_id):
+                break
+            num_valid += 1
+            if token_id in stops:
+                fill_stop_row(bitmask, row + num_valid, stops)
+        return num_valid
+
+
+class _TokenTable:
+    """What LLTokenizer reads."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.eos_token_id = vocabulary.stop_token_ids[0]
+        self.special_token_ids = sorted(vocabulary.special_token_ids)
+        # ids without text need a name each; 0xFF, which no UTF-8 holds, keeps it out of all text
+        self.tokens = [
+            b"\xff<%d>" % token_id if data is None else data
+            for token_id, data in enumerate(vocabulary.token_bytes)
+        ]
+        self._encode_text = vocabulary.encode_text
+
+    def __call__(self, text: str) -> list[int]:
+        return self._encode_text(text)
+
+
+def _make_tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
+    return LLTokenizer(_TokenTable(vocabulary), eos_token=list(vocabulary.stop_token_ids))

@@ -1,0 +1,260 @@
+"""JSON schemas for llguidance: what it cannot hold is taken out and reported, never dropped."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from llguidance import LLMatcher
+
+from structspec.constraint import JsonSchema
+from structspec.errors import GrammarError
+from structspec.grammars.base import Finding, Report
+from structspec.grammars.closed import close_objects
+from structspec.grammars.json_schema import Document, Node, parse
+from structspec.grammars.keywords import ANNOTATIONS, findings, open_keys
+from structspec.grammars.productive import check_productive
+
+_STYLES = {
+    "spaced": {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False},
+    "compact": {"item_separator": ",", "key_separator": ":", "whitespace_flexible": False},
+    "flexible": {
+        "item_separator": ",",
+        "key_separator": ":",
+        "whitespace_flexible": True,
+        "whitespace_pattern": r"[ \n\r\t]{1,8}",
+    },
+}
+# keywords it does not know, and why its mask cannot hold them
+_DROPPED = {
+    "not": "",
+    "if": "",
+    "then": "",
+    "else": "",
+    "uniqueItems": "",
+    "contains": "",
+    "minContains": "",
+    "maxContains": "",
+    "dependentRequired": "",
+    "dependentSchemas": "",
+    "dependencies": "",
+    "propertyNames": "",
+    "unevaluatedItems": "",
+    "unevaluatedProperties": "",
+    "$dynamicRef": "",
+    "$recursiveRef": "",
+}
+_FORMATS = {"duration", "ipv4", "ipv6", "uuid", "uri"}  # held exactly
+_CLOSE_FORMATS = {
+    "date": "days are not counted by month",
+    "date-time": "days are not counted by month, nor leap seconds",
+    "time": "leap seconds are not checked",
+    "email": "only plain addresses are written",
+    "hostname": "the length of labels is not checked",
+}
+_MAX_REPAIRS = 100
+# without \u a key has one spelling only, so no escape leads round a declared key's schema
+_ESCAPES_WITHOUT_U = '"\\bfnrt'
+
+
+@dataclass(slots=True)
+class _Lowering:
+    """A document on its way to a grammar that llguidance takes."""
+
+    document: Document
+    options: dict[str, Any]
+    approximated: list[Finding] = field(default_factory=list)
+    refused: list[Finding] = field(default_factory=list)
+
+    def drop(self, node: Node, keyword: str, reason: str) -> None:
+        """Take a keyword out of the grammar and leave it to validation."""
+        del node.keywords()[keyword]
+        self.approximated.append(Finding(node.pointer, keyword, reason))
+
+    def try_grammar(self) -> tuple[str, str]:
+        """The grammar, and what llguidance says against it (nothing: "")."""
+        root = self.document.root
+        schema = {} if isinstance(root, bool) else root
+        grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=self.options)
+        is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
+        return grammar, messages[0] if is_error else ""
+
+
+def lower_json(constraint: JsonSchema) -> tuple[str, Report]:
+    """llguidance's grammar for a schema and the report on it; GrammarError with a pointer."""
+    document = parse(constraint)
+    check_productive(document)
+    if constraint.style == "pretty":
+        reason = "llguidance writes 'spaced', 'compact' or 'flexible'; 'pretty' needs xgrammar"
+        return "", Report("llguidance", refused=(Finding("#", "style", reason),))
+    changes = close_objects(document) if constraint.closed else ()
+    _strip_options(document.root)
+    lowering = _Lowering(document, dict(_STYLES[constraint.style]))
+    enforced = findings(document.nodes())
+    _drop_unknown(lowering)
+    if any(open_keys(node) and node.keywords().get("properties") for node in document.nodes()):
+        lowering.options["json_allowed_escapes"] = _ESCAPES_WITHOUT_U
+    grammar = _repair_until_taken(lowering)
+    lost = {(f.pointer, f.keyword) for f in (*lowering.approximated, *lowering.refused)}
+    report = Report(
+        "llguidance",
+        tuple(f for f in enforced if (f.pointer, f.keyword) not in lost),
+        tuple(lowering.approximated),
+        tuple(lowering.refused),
+        changes,
+    )
+    return grammar, report
+
+
+def _strip_options(root: Any) -> None:
+    """`x-guidance` would steer llguidance past the style that was asked for."""
+    if isinstance(root, dict):
+        root.pop("x-guidance", None)
+
+
+def _drop_unknown(lowering: _Lowering) -> None:
+    """Take out what llguidance is known not to hold."""
+    for node in lowering.document.nodes():
+        schema = node.keywords()
+        if "if" not in schema:  # then and else say nothing on their own
+            schema.pop("then", None), schema.pop("else", None)
+        for keyword in [keyword for keyword in _DROPPED if keyword in schema]:
+            lowering.drop(node, keyword, "not part of the mask; the finished text is validated")
+        name = schema.get("format")
+        if name in _CLOSE_FORMATS:
+            lowering.approximated.append(Finding(node.pointer, "format", _CLOSE_FORMATS[name]))
+        elif name is not None and name not in _FORMATS:
+            lowering.drop(node, "format", f"the mask does not know the format {name!r}")
+        if open_keys(node):
+            lowering.approximated.append(
+                Finding(node.pointer, "additionalProperties", "a free key may come twice")
+            )
+
+
+def _repair_until_taken(lowering: _Lowering) -> str:
+    """Give llguidance the schema, take out what it names, until it has nothing to say."""
+    for _ in range(_MAX_REPAIRS):
+        grammar, message = lowering.try_grammar()
+        if not message:
+            return grammar
+        if message.startswith("Unsatisfiable schema"):
+            raise GrammarError(message.split("\n")[0], pointer=_blame(lowering, message))
+        if not any(repair(lowering, message) for repair in _REPAIRS):
+            break
+    lowering.refused.append(Finding(_blame(lowering, message), "schema", message.split("\n")[0]))
+    return ""
+
+
+def _blame(lowering: _Lowering, message: str) -> str:
+    """The pointer of the smallest subschema that llguidance says the same about."""
+    # TODO
+    return "#"
+
+
+def _coerce_one_of(lowering: _Lowering, message: str) -> bool:
+    if "coerce_one_of" not in message or lowering.options.get("coerce_one_of"):
+        return False
+    lowering.options["coerce_one_of"] = True
+    for node in lowering.document.nodes():
+        if "oneOf" in node.keywords():
+            reason = "the mask holds it as anyOf: more than one may match"
+            lowering.approximated.append(Finding(node.pointer, "oneOf", reason))
+    return True
+
+
+def _drop_overlapping_patterns(lowering: _Lowering, message: str) -> bool:
+    if "are not disjoint" not in message:
+        return False
+    reason = "several patterns may match one key; other keys stay as declared"
+    return _drop_where(
+        lowering, "patternProperties", lambda schema: len(schema["patternProperties"]) > 1, reason
+    ) or _drop_where(lowering, "patternProperties", lambda schema: True, reason)
+
+
+def _drop_property_counts(lowering: _Lowering, message: str) -> bool:
+    if "min/maxProperties" not in message:
+        return False
+
+    def has_optional(schema: dict[str, Any]) -> bool:
+        return bool(schema.get("properties", {}).keys() - set(schema.get("required", ())))
+
+    reason = "optional keys are not counted"
+    dropped = [
+        _drop_where(lowering, keyword, has_optional, reason)
+        for keyword in ("minProperties", "maxProperties")
+    ]
+    return any(dropped)
+
+
+def _drop_patterns(lowering: _Lowering, message: str) -> bool:
+    """Patterns llguidance cannot read: malformed ones are the user's mistake, others are left."""
+    if "regex" not in message:
+        return False
+    dropped = False
+    for node in lowering.document.nodes():
+        pattern = node.keywords().get("pattern")
+        if isinstance(pattern, str) and (complaint := _complaint({"pattern": pattern})):
+            _check_well_formed(pattern, f"{node.pointer}/pattern", complaint)
+            lowering.drop(node, "pattern", f"the mask cannot hold it: {_last_line(complaint)}")
+            dropped = True
+        for key in list(node.keywords().get("patternProperties", ())):
+            if complaint := _complaint({"pattern": key}):
+                _check_well_formed(key, f"{node.pointer}/patternProperties", complaint)
+                lowering.drop(node, "patternProperties", f"cannot hold {key!r}")
+                dropped = True
+                break
+    return dropped
+
+
+def _drop_named(lowering: _Lowering, message: str) -> bool:
+    """Keywords llguidance says it has not implemented, in the drafts it knows."""
+    named = re.match(r"Unimplemented keys: (\[.*?\])", message)
+    if named is None:
+        return False
+    keys = set(json.loads(named[1])) - ANNOTATIONS
+    return any(
+        [_drop_where(lowering, key, lambda schema: True, "not part of the mask") for key in keys]
+    )
+
+
+_REPAIRS = (
+    _coerce_one_of,
+    _drop_overlapping_patterns,
+    _drop_property_counts,
+    _drop_patterns,
+    _drop_named,
+)
+
+
+def _drop_where(
+    lowering: _Lowering, keyword: str, holds: Callable[[dict[str, Any]], bool], reason: str
+) -> bool:
+    dropped = False
+    for node in lowering.document.nodes():
+        if keyword in node.keywords() and holds(node.keywords()):
+            lowering.drop(node, keyword, reason)
+            dropped = True
+    return dropped
+
+
+def _complaint(schema: dict[str, Any]) -> str:
+    grammar = LLMatcher.grammar_from_json_schema(json.dumps({"type": "string", **schema}))
+    is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
+    return messages[0] if is_error else ""
+
+
+def _check_well_formed(pattern: str, pointer: str, complaint: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        if r"\p" not in pattern:
+            raise GrammarError(
+                f"the regex {pattern!r} is malformed: {error}", pointer=pointer
+            ) from None
+
+
+def _last_line(text: str) -> str:
+    return text.strip().split("\n")[-1].removeprefix("error: ")

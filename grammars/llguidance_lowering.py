@@ -1,0 +1,67 @@
+"""From a constraint to llguidance's own grammar text, with a report of what became of each part."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from llguidance import LLMatcher
+
+from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
+from structspec.errors import GrammarError
+from structspec.grammars.base import Finding, Report
+from structspec.grammars.cfg import check_lark, dialect_of
+from structspec.grammars.choice import check_choices
+from structspec.grammars.llguidance_json import lower_json
+from structspec.grammars.regex import translate
+
+_PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A grammar as LLMatcher reads it; only of use where the report refuses nothing."""
+
+    grammar: str
+    report: Report
+
+
+def lower(constraint: Constraint) -> Lowered:
+    """Translate any constraint; raises GrammarError where it is wrong."""
+    match constraint:
+        case JsonSchema():
+            return Lowered(*lower_json(constraint))
+        case Regex():
+            return _exact(LLMatcher.grammar_from_regex(translate(constraint.pattern)), "regex")
+        case Choice():
+            return _exact(_choices_to_lark(check_choices(constraint)), "choice")
+        case Grammar():
+            if dialect_of(constraint) == "ebnf":
+                refusal = "llguidance reads Lark, not EBNF; use backend 'xgrammar' or 'auto'"
+                return Lowered("", Report("llguidance", refused=(Finding("", "grammar", refusal),)))
+            check_lark(constraint.text)
+            return _exact(LLMatcher.grammar_from_lark(constraint.text), "grammar")
+
+
+def grammar_error(message: str) -> GrammarError:
+    """llguidance's words about a bad grammar, with their line and column."""
+    first = message.split("<non-verbose/>")[0].strip()
+    if match := _PLACE.match(first):
+        text = match[3].split("\n")[0] if "regex" not in match[3] else match[3]
+        return GrammarError(text.strip(), line=int(match[1]), column=int(match[2]))
+    return GrammarError(first)
+
+
+def _exact(grammar: str, keyword: str) -> Lowered:
+    return Lowered(grammar, Report("llguidance", enforced=(Finding("", keyword),)))
+
+
+def _choices_to_lark(choices: tuple[str, ...]) -> str:
+    """Alternatives of one terminal, so that no choice is cut short by another."""
+    grammar: str = LLMatcher.grammar_from_regex("|".join(map(_regex_literal, choices)))
+    return grammar
+
+
+def _regex_literal(text: str) -> str:
+    """A regex for exactly this text, in characters no regex reads as operators."""
+    return "".join(c if c.isalnum() and c.isascii() else f"\\x{{{ord(c):x}}}" for c in text)

@@ -1,0 +1,138 @@
+"""xgrammar behind the laws of `Matcher`: EBNF, indented JSON, and what it is known to hold."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import xgrammar
+
+from structspec.constraint import Constraint
+from structspec.grammars.base import Bitmask, FillJob, Report, check_refused
+from structspec.grammars.drafts import fill_job, fill_stop_row
+from structspec.grammars.xgrammar_lowering import check_finite, lower, translate_error
+from structspec.vocabulary import Vocabulary
+
+
+class XGrammarBackend:
+    """Compiles constraints with xgrammar; thread-safe."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        info = xgrammar.TokenizerInfo(
+            [data or b"" for data in vocabulary.token_bytes],  # empty: special, never text
+            xgrammar.VocabType.RAW,
+            vocab_size=vocabulary.vocab_size,
+            stop_token_ids=list(vocabulary.stop_token_ids),
+        )
+        self._compiler = xgrammar.GrammarCompiler(
+            info,
+            max_threads=max(1, (os.cpu_count() or 1) // 2),
+            cache_enabled=False,  # ours is in front
+        )
+        self._batch = xgrammar.BatchGrammarMatcher()
+
+    def report(self, constraint: Constraint) -> Report:
+        """What xgrammar would do with each part of `constraint`; makes no tables."""
+        return lower(constraint).report
+
+    def compile(self, constraint: Constraint) -> XGrammarGrammar:
+        """Compile; raises GrammarError with the place."""
+        start = time.perf_counter()
+        lowered = lower(constraint)
+        check_refused(lowered.report)
+        try:
+            grammar = lowered.build()
+            check_finite(str(grammar))
+            compiled = self._compiler.compile_grammar(grammar)
+        except RuntimeError as error:
+            raise translate_error(str(error), constraint) from None
+        return XGrammarGrammar(self, compiled, lowered.report, (time.perf_counter() - start) * 1e3)
+
+    def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
+        """Fill many requests' rows; those without drafts in parallel."""
+        alone = [job for job in jobs if not job.draft_token_ids and not _own(job).is_stopped]
+        if len(alone) < 2:
+            return [fill_job(job, bitmask) for job in jobs]
+        self._batch.batch_fill_next_token_bitmask(
+            [_own(job).library for job in alone], bitmask, [job.first_row for job in alone]
+        )
+        done = {id(job) for job in alone}
+        return [0 if id(job) in done else fill_job(job, bitmask) for job in jobs]
+
+
+class XGrammarGrammar:
+    """One compiled constraint."""
+
+    def __init__(
+        self,
+        backend: XGrammarBackend,
+        compiled: xgrammar.CompiledGrammar,
+        report: Report,
+        compile_ms: float,
+    ) -> None:
+        self.backend = backend
+        self.report = report
+        self.compile_ms = compile_ms
+        self._compiled = compiled
+
+    def matcher(self) -> XGrammarMatcher:
+        """A matcher at the start of the text; cheap."""
+        return XGrammarMatcher(xgrammar.GrammarMatcher(self._compiled), self.backend.vocabulary)
+
+
+class XGrammarMatcher:
+    """One request's position. Stop tokens are counted here: the library takes one only."""
+
+    __slots__ = ("_num_stops", "_vocabulary", "library")
+
+    def __init__(self, library: xgrammar.GrammarMatcher, vocabulary: Vocabulary) -> None:
+        self.library = library
+        self._vocabulary = vocabulary
+        self._num_stops = 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop token was accepted."""
+        return self._num_stops > 0
+
+    def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
+        """Write the allowed next tokens into `bitmask[row]`; the budget is ignored."""
+        if self._num_stops:
+            fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
+        else:
+            self.library.fill_next_token_bitmask(bitmask, row)
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; False leaves the state unchanged."""
+        if token_id in self._vocabulary.stop_token_ids:
+            is_allowed = self._num_stops > 0 or bool(self.library.is_completed())
+            self._num_stops += is_allowed
+            return is_allowed
+        if self._num_stops or not self._vocabulary.is_text(token_id):
+            return False  # the library would take it too, but with a line on stderr
+        return bool(self.library.accept_token(token_id))
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last `num_tokens` accepted tokens, stop tokens included."""
+        num_stops = min(num_tokens, self._num_stops)
+        self._num_stops -= num_stops
+        if num_tokens > num_stops:
+            self.library.rollback(num_tokens - num_stops)
+
+    def forced(self, limit: int) -> bytes:
+        """The text every valid continuation starts with; empty where the text may end."""
+        if self._num_stops or self.library.is_completed():
+            return b""
+        forced: str = self.library.find_jump_forward_string()
+        return forced.encode()[:limit]
+
+    def tokens_to_end(self) -> int | None:
+        """xgrammar cannot know."""
+        return None
+
+
+def _own(job: FillJob) -> XGrammarMatcher:
+    assert isinstance(job.matcher, XGrammarMatcher)
+    return job.matcher

@@ -1,0 +1,175 @@
+"""JSON schemas for xgrammar: only what it is known to hold; the rest is refused with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import xgrammar
+
+from structspec.constraint import JsonSchema
+from structspec.errors import GrammarError
+from structspec.grammars.base import Finding, Report
+from structspec.grammars.closed import close_objects
+from structspec.grammars.json_schema import Node, parse, types_of
+from structspec.grammars.keywords import CONSTRAINTS, findings, open_keys
+from structspec.grammars.productive import check_productive
+from structspec.grammars.regex import translate
+
+_STYLES: dict[str, dict[str, object]] = {
+    "spaced": {"any_whitespace": False, "separators": (", ", ": ")},
+    "compact": {"any_whitespace": False, "separators": (",", ":")},
+    "pretty": {"any_whitespace": False, "indent": 2, "separators": (",", ": ")},
+    "flexible": {"any_whitespace": True, "max_whitespace_cnt": 8},
+}
+# keywords it drops with a line on stderr at best
+_DROPPED = frozenset(
+    (
+        "not",
+        "if",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "propertyNames",
+        "patternProperties",
+        "uniqueItems",
+        "contains",
+        "minContains",
+        "maxContains",
+        "$dynamicRef",
+        "$recursiveRef",
+    )
+)
+_FORMATS = frozenset(("ipv4", "ipv6", "uuid", "duration", "uri", "email"))
+_KEYWORDS_OF = {
+    "object": ("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
+    "array": ("items", "prefixItems", "additionalItems", "minItems", "maxItems"),
+    "string": ("pattern", "format", "minLength", "maxLength"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+_MAY_BE_FALSE = ("/additionalProperties", "/items", "/additionalItems")
+_ALONE = ("$ref", "anyOf", "oneOf", "enum", "const")  # siblings of these are lost
+
+
+def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], Report]:
+    """How to build the grammar of a schema, and the report; GrammarError with a pointer."""
+    document = parse(constraint)
+    check_productive(document)
+    changes = close_objects(document) if constraint.closed else ()
+    nodes = document.nodes()
+    refused = tuple(finding for node in nodes for finding in _dangers(node))
+    approximated = tuple(finding for node in nodes for finding in _approximations(node))
+    lost = {(f.pointer, f.keyword) for f in (*refused, *approximated)}
+    enforced = tuple(f for f in findings(nodes) if (f.pointer, f.keyword) not in lost)
+    text = json.dumps(document.root)
+    options = _STYLES[constraint.style]
+
+    def build() -> xgrammar.Grammar:
+        return xgrammar.Grammar.from_json_schema(text, strict_mode=False, **options)
+
+    return build, Report("xgrammar", enforced, approximated, refused, changes)
+
+
+def _dangers(node: Node) -> Iterator[Finding]:
+    """What xgrammar 0.2.9 is known to lose here."""
+    schema, at = node.keywords(), node.pointer
+
+    def refuse(keyword: str, reason: str) -> Finding:
+        return Finding(at, keyword, f"xgrammar {reason}; use backend 'llguidance'")
+
+    if node.schema is False and not at.endswith(_MAY_BE_FALSE):
+        yield refuse("false", "cannot hold a schema that admits nothing")
+    for keyword in sorted(_DROPPED & schema.keys()):
+        yield refuse(keyword, "ignores it")
+    constraining = CONSTRAINTS & schema.keys()
+    for keyword in _ALONE:
+        if keyword in constraining and constraining - {keyword} - _harmless(node, keyword):
+            yield refuse(keyword, "ignores what stands beside it")
+    if len(schema.get("allOf", ())) > 1 or ("allOf" in schema and len(constraining) > 1):
+        yield refuse("allOf", "does not merge its parts")
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and not reference.startswith("#"):
+        yield refuse("$ref", "only follows JSON pointers")
+    if isinstance(reference, str) and reference.startswith("#") and reference[1:2] not in ("", "/"):
+        yield refuse("$ref", "only follows JSON pointers")
+    if "oneOf" in schema and not _is_disjoint(schema["oneOf"]):
+        yield refuse("oneOf", "reads it as anyOf")
+    types = types_of(schema)
+    for name, keywords in _KEYWORDS_OF.items():
+        used = [keyword for keyword in keywords if keyword in schema]
+        if used and types is None:
+            yield refuse(used[0], f"ignores it without a `type` ({name})")
+    if undeclared := set(schema.get("required", ())) - schema.get("properties", {}).keys():
+        yield refuse("required", f"ignores undeclared keys ({sorted(undeclared)[0]!r})")
+    yield from _string_dangers(node, refuse)
+    yield from _number_dangers(node, refuse)
+
+
+def _string_dangers(node: Node, refuse: Callable[[str, str], Finding]) -> Iterator[Finding]:
+    schema = node.keywords()
+    has_length = "minLength" in schema or "maxLength" in schema
+    for keyword in ("pattern", "format"):
+        if keyword in schema and (has_length or ("pattern" in schema and "format" in schema)):
+            yield refuse(keyword, "drops one of several bounds on a string")
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        is_anchored = pattern.startswith("^") and pattern.endswith("$") and "|" not in pattern
+        if not is_anchored:
+            yield refuse("pattern", "matches whole strings; anchor it with ^ and $")
+        else:
+            try:
+                translate(pattern)
+            except GrammarError as error:
+                yield refuse("pattern", f"cannot hold it ({error})")
+
+
+def _number_dangers(node: Node, refuse: Callable[[str, str], Finding]) -> Iterator[Finding]:
+    schema = node.keywords()
+    types = types_of(schema) or frozenset()
+    ranges = [k for k in _KEYWORDS_OF["number"] if k != "multipleOf" and k in schema]
+    if "multipleOf" in schema and ("number" in types or ranges):
+        yield refuse("multipleOf", "holds it for integers without a range only")
+    for keyword in ranges:
+        if isinstance(schema[keyword], bool):
+            yield refuse(keyword, "does not know the form of draft 4")
+    if types > {"integer"} or types > {"number"}:
+        for keyword in ranges:
+            yield refuse(keyword, "was not seen to hold it for several types")
+
+
+def _approximations(node: Node) -> Iterator[Finding]:
+    """What the mask holds nearly; the finished text is validated."""
+    schema = node.keywords()
+    if "format" in schema and schema["format"] not in _FORMATS:
+        yield Finding(node.pointer, "format", "the mask does not hold it exactly")
+    if open_keys(node):
+        yield Finding(node.pointer, "additionalProperties", "a free key may come twice, or escaped")
+
+
+def _harmless(node: Node, keyword: str) -> set[str]:
+    """Siblings that say no more than the keyword itself: the type of an enum's values."""
+    schema = node.keywords()
+    if keyword not in ("enum", "const"):
+        return set()
+    values = schema["enum"] if keyword == "enum" else [schema["const"]]
+    types = types_of(schema)
+    names = {_type_name(value) for value in values}
+    return {"type"} if types is None or names <= types else set()
+
+
+def _type_name(value: object) -> str:
+    names = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+    return names.get(type(value), "array" if isinstance(value, list) else "object")
+
+
+def _is_disjoint(branches: list[object]) -> bool:
+    """Whether no two branches share a type."""
+    seen: set[str] = set()
+    for branch in branches:
+        types = types_of(branch) if isinstance(branch, dict) else None
+        if types is None or seen & types or ({"integer", "number"} <= seen | types):
+            return False
+        seen |= types
+    return True

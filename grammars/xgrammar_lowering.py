@@ -1,0 +1,79 @@
+"""From a constraint to xgrammar, refusing what that library is known to lose without a word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import xgrammar
+
+from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
+from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.base import Finding, Report
+from structspec.grammars.cfg import check_lark, dialect_of
+from structspec.grammars.choice import check_choices
+from structspec.grammars.ebnf import is_productive
+from structspec.grammars.regex import translate
+from structspec.grammars.xgrammar_json import lower_json
+
+_LOCATION = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
+_PLACE = re.compile(r"at line (\d+), column (\d+): (.*)")
+_POSITION = re.compile(r"at position (\d+): (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """How to build the grammar, and the report; only built where nothing is refused."""
+
+    build: Callable[[], xgrammar.Grammar]
+    report: Report
+
+
+def lower(constraint: Constraint) -> Lowered:
+    """Translate any constraint; raises GrammarError where it is wrong."""
+    match constraint:
+        case JsonSchema():
+            return Lowered(*lower_json(constraint))
+        case Regex():
+            pattern = translate(constraint.pattern)
+            return _exact(lambda: xgrammar.Grammar.from_regex(pattern), "regex")
+        case Choice():
+            ebnf = _choices_to_ebnf(check_choices(constraint))
+            return _exact(lambda: xgrammar.Grammar.from_ebnf(ebnf), "choice")
+        case Grammar():
+            text = constraint.text
+            if dialect_of(constraint) == "ebnf":
+                return _exact(lambda: xgrammar.Grammar.from_ebnf(text), "grammar")
+            check_lark(text)
+            return _exact(lambda: xgrammar.Grammar.from_lark(text), "grammar")
+
+
+def check_finite(grammar: str) -> None:
+    """Raise GrammarError where the grammar has no finite text; xgrammar would walk for ever."""
+    if not is_productive(grammar):
+        raise GrammarError("no finite text satisfies this grammar: it recurses for ever")
+
+
+def translate_error(message: str, constraint: Constraint) -> GrammarError:
+    """xgrammar's words about a bad grammar, with their line and column where it tells them."""
+    text = _LOCATION.sub("", message.strip())
+    if match := _PLACE.search(text):
+        return GrammarError(match[3].strip(), line=int(match[1]), column=int(match[2]))
+    if isinstance(constraint, Regex) and (match := _POSITION.search(text)):
+        return UnsupportedConstraint(f"xgrammar cannot read the regex: {match[2].strip()}")
+    if isinstance(constraint, JsonSchema):
+        return UnsupportedConstraint(f"xgrammar refuses the schema: {text}", pointer="#")
+    return GrammarError(text)
+
+
+def _exact(build: Callable[[], xgrammar.Grammar], keyword: str) -> Lowered:
+    return Lowered(build, Report("xgrammar", enforced=(Finding("", keyword),)))
+
+
+def _choices_to_ebnf(choices: tuple[str, ...]) -> str:
+    return "root ::= " + " | ".join(f'"{_ebnf_literal(choice)}"' for choice in choices)
+
+
+def _ebnf_literal(text: str) -> str:
+    return "".join(c if c.isalnum() and c.isascii() else f"\\U{ord(c):08x}" for c in text)
