@@ -1,4 +1,4 @@
-"""Text of a fixed form: a date by regex, arithmetic by a context-free grammar, then streamed."""
+"""Text of a fixed form: a date by regex, arithmetic by a context-free grammar."""
 
 from structspec import LLM
 
@@ -16,9 +16,6 @@ def main(llm: LLM) -> None:
     )
     print(date)
     print(llm.generate("Write as arithmetic: three plus four plus five.", grammar=ARITHMETIC))
-    for piece in llm.stream("Write three words about the sea.", regex=r"[a-z]+, [a-z]+, [a-z]+\."):
-        print(piece, end="", flush=True)
-    print()
 
 
 if __name__ == "__main__":

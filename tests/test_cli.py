@@ -1,0 +1,209 @@
+"""The command line: results on stdout and only there, mistakes as one readable message."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import structspec
+import structspec.llm
+from structspec.cli import main
+from structspec.errors import ModelNotFound, Truncated
+from structspec.generation import Generation
+from structspec.request import RequestStats, Usage
+
+
+class FakeLLM:
+    """Answers with `text`, or raises `error`, and remembers what it was asked."""
+
+    text = '{"name": "Ada", "age": 36}'
+    error: Exception | None = None
+    asked: dict[str, Any]
+
+    def __init__(self, model: str) -> None:
+        type(self).asked = {"model": model}
+
+    def __enter__(self) -> FakeLLM:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def generate_raw(self, prompt: str, **options: Any) -> Generation:
+        self.asked.update(prompt=prompt, **options)
+        if self.error is not None:
+            raise self.error
+        stats = RequestStats(
+            num_target_steps=3, num_drafted=8, num_accepted=6, seconds=0.5, backend="llguidance"
+        )
+        return Generation(self.text, self.text, (1, 2), "stop", Usage(10, 9), stats, None)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeLLM]:
+    class Fresh(FakeLLM):
+        pass
+
+    monkeypatch.setattr(structspec.llm, "LLM", Fresh)
+    return Fresh
+
+
+def test_output_is_all_there_is_on_stdout(
+    fake: type[FakeLLM], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", "--prompt", "Who?", "--schema", '{"type": "object"}', "--stats"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == FakeLLM.text + "\n"
+    assert printed.err == (
+        "9 tokens in 3 target steps; 3.00 tokens per step; 6 of 8 drafts accepted;"
+        " 0.50 s (18 tokens/s); compiled by llguidance in 0.0 ms\n"
+    )
+
+
+def test_raw_output_is_one_json_object(
+    fake: type[FakeLLM], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", "--prompt", "Who?", "--schema", '{"type": "object"}', "--raw"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["value"] == {"name": "Ada", "age": 36}
+    assert printed["text"] == FakeLLM.text
+    assert printed["usage"] == {"prompt_tokens": 10, "completion_tokens": 9}
+
+
+def test_only_options_that_were_given_are_passed_on(fake: type[FakeLLM]) -> None:
+    main(["generate", "--prompt", "Hi"])
+    assert fake.asked == {"model": "smollm2-135m", "prompt": "Hi"}
+    main(
+        [
+            "generate",
+            "--prompt",
+            "Hi",
+            "--choice",
+            "a",
+            "--choice",
+            "b",
+            "--seed",
+            "3",
+            "--no-speculation",
+            "--model",
+            "m",
+        ]
+    )
+    assert fake.asked == {
+        **{"model": "m", "prompt": "Hi", "choices": ["a", "b"]},
+        **{"seed": 3, "speculative": False},
+    }
+
+
+def test_schema_may_be_a_file_or_a_python_type(
+    fake: type[FakeLLM], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("person.json").write_text('{"title": "Person"}')
+    Path("my_models.py").write_text("class Outer:\n    Inner = int\n")
+    main(["generate", "--prompt", "x", "--schema", "person.json"])
+    assert fake.asked["schema"] == '{"title": "Person"}'
+    main(["generate", "--prompt", "x", "--schema", "my_models:Outer.Inner"])
+    assert fake.asked["schema"] is int
+
+
+def test_prompt_and_grammar_may_come_from_files(
+    fake: type[FakeLLM], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prompt.txt").write_text("¿Quién?")
+    (tmp_path / "g.lark").write_text('start: "a"')
+    arguments = ["--prompt-file", str(tmp_path / "prompt.txt")]
+    main(["generate", *arguments, "--grammar", str(tmp_path / "g.lark")])
+    assert (fake.asked["prompt"], fake.asked["grammar"]) == ("¿Quién?", 'start: "a"')
+    monkeypatch.setattr(sys, "stdin", io.StringIO("from a pipe"))
+    main(["generate", "--prompt-file", "-"])
+    assert fake.asked["prompt"] == "from a pipe"
+
+
+MISTAKES = [
+    (["--schema", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
+    (["--schema", "no_such_module:Person"], "No module named 'no_such_module'"),
+    (["--schema", "json:Person"], "json has no 'Person'"),
+    (["--schema", "{"], "line 1, column 2: the schema is not JSON"),
+    (["--schema", '{"type": "int"}'], "#/type: 'int' is not valid"),
+    (["--temperature", "-1", "--regex", "a"], "temperature must be"),
+    (["--style", "compact"], "style= goes with schema="),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_mistake_is_one_line_on_stderr_and_status_2(
+    arguments: list[str],
+    message: str,
+    fake: type[FakeLLM],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["generate", "--prompt", "x", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("structspec: ")
+    assert printed.err.count("\n") == 1
+    assert message in printed.err
+    assert not hasattr(fake, "asked"), "a mistake shows before the model is loaded"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["generate"],
+        ["generate", "--prompt", "x", "--regex", "a", "--choice", "b"],
+        ["generate", "--prompt", "x", "--seed", "one"],
+        ["generate", "--prompt", "x", "--unknown"],
+    ],
+)
+def test_unusable_command_line_is_status_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+
+
+def test_output_that_was_cut_is_status_1_and_shows_how_far_it_came(
+    fake: type[FakeLLM], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.error = Truncated("cut after 3 tokens", text='{"name')
+    assert main(["generate", "--prompt", "x"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == 'structspec: cut after 3 tokens\nThe output so far:\n{"name\n'
+
+
+def test_unknown_model_is_status_2(fake: type[FakeLLM], capsys: pytest.CaptureFixture[str]) -> None:
+    fake.error = ModelNotFound("no model 'x'")
+    assert main(["generate", "--prompt", "x", "--model", "x"]) == 2
+    assert capsys.readouterr().err == "structspec: no model 'x'\n"
+
+
+def test_interrupt_is_status_130(fake: type[FakeLLM], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: FakeLLM, prompt: str, **options: Any) -> Generation:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fake, "generate_raw", interrupt)
+    assert main(["generate", "--prompt", "x"]) == 130
+
+
+def test_version_needs_no_torch() -> None:
+    code = (
+        "import sys\nfrom structspec.cli import main\n"
+        "try: main(['--version'])\nexcept SystemExit: print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["structspec", structspec.__version__, "False"]
+
+
+def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["generate", "--help"])
+    assert "structspec generate --schema person.json" in capsys.readouterr().out

@@ -1,0 +1,71 @@
+"""Every example runs on the real model and prints what it promises; so does the README's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import structspec
+from structspec import LLM, AsyncLLM
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+
+PRINTS = {
+    "extract_person": r"Person\(name='.*', age=\d+, address=Address\(street='.*', city='.*'\)\)\n",
+    "list_of_records": r"(Product\(name=.*, price=.*, in_stock=(True|False)\)\n)+(.|\n)*",
+    "classify": r"(Mood\.(POSITIVE|NEGATIVE) - .*\n){2}(sports|music|cooking)\n",
+    "tool_call": r"(looking up the weather in .*|writing to .* about .*)\n",
+    "regex_and_grammar": r"\d{4}-\d{2}-\d{2}\n[0-9()* +]+\n",
+}
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[LLM]:
+    with LLM("smollm2-135m") as model:
+        yield model
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*PRINTS, "async_and_stream"}
+
+
+def test_examples_are_short() -> None:
+    assert all(len(path.read_text().splitlines()) < 40 for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_example_prints_what_it_promises(
+    name: str, llm: LLM, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](llm)
+    printed = capsys.readouterr().out
+    assert re.fullmatch(PRINTS[name], printed), printed
+
+
+def test_asynchronous_example_prints_what_it_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    main = runpy.run_path(str(EXAMPLES / "async_and_stream.py"))["main"]
+
+    async def run() -> None:
+        async with AsyncLLM("smollm2-135m") as llm:
+            await main(llm)
+
+    asyncio.run(run())
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"City\(name='.*', country='.*'\) (yes|no)\n\[.*\]\n", printed), printed
+
+
+def test_readme_example_runs_as_it_stands(
+    llm: LLM, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code is not None
+    monkeypatch.setattr(structspec, "LLM", lambda name: contextlib.nullcontext(llm))
+    exec(compile(code[1], "README.md", "exec"), {"__name__": "readme"})
+    assert len(capsys.readouterr().out.split()) >= 2
