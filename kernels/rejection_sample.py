@@ -9,9 +9,8 @@ p: target_probs, q: the distribution the draft was drawn from, u: uniforms in [0
         return d_0 … d_(k-1), draw(p)                       # bonus
 
 A one-hot draft has q[d] = 1 and 0 elsewhere: max(p - q, 0) is then p without its draft token.
-`draw(w)` is the inverse CDF at `u_draw`: the first token with w > 0 whose cumulative sum exceeds
-`u_draw * sum(w)`, the last token with w > 0 where rounding leaves none. Sums are float64. When
-rounding alone caused a rejection, max(p - q, 0) is empty and p itself is drawn from.
+`draw` is that of sample.py. Where rounding alone caused the rejection, max(p - q, 0) is empty and
+p itself is drawn from.
 
 Randomness is an input, so this is a function: summing over a grid of uniforms gives its exact
 distribution. Request i's drafts start at cu_num_draft_tokens[i], its rows at the same plus i.
@@ -26,14 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-
-def _draw(weights: Tensor, uniform: float) -> int:
-    """The token at `uniform` of the inverse CDF of `weights` ([vocab_size] float32)."""
-    cumulative = weights.cumsum(0, dtype=torch.float64)
-    hits = (cumulative > uniform * cumulative[-1]) & (weights > 0)
-    if hits.any():
-        return int(hits.int().argmax())
-    return int(weights.nonzero()[-1])
+from structspec.kernels.sample import find_token, sample_reference, sum_weights
 
 
 def _residual(p: Tensor, draft_token_id: int, q: Tensor | None) -> Tensor:
@@ -60,9 +52,7 @@ def rejection_sample_reference(
     q_rows = [-1] * len(drafts) if draft_probs_rows is None else draft_probs_rows.tolist()
     cu, uniforms = cu_num_draft_tokens.tolist(), accept_uniform.tolist()
     outputs: list[list[int]] = []
-    for i, (valid, u_draw) in enumerate(
-        zip(num_valid.tolist(), draw_uniform.tolist(), strict=True)
-    ):
+    for i, valid in enumerate(num_valid.tolist()):
         first, end = cu[i], cu[i + 1]
         weights = target_probs[end + i]
         output: list[int] = []
@@ -74,7 +64,8 @@ def rejection_sample_reference(
                 weights = _residual(p, d, q)
                 break
             output.append(d)
-        outputs.append([*output, _draw(weights, u_draw)])
+        output += sample_reference(weights[None], draw_uniform[i : i + 1]).tolist()
+        outputs.append(output)
     return _pad(outputs, max_num_drafts, target_probs.device)
 
 
@@ -86,46 +77,6 @@ def _pad(
     token_ids = torch.tensor(padded, dtype=torch.int64, device=device).view(-1, width)
     num_accepted = [len(row) - 1 for row in outputs]
     return token_ids, torch.tensor(num_accepted, dtype=torch.int32, device=device)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _load_weights(
-    p_ptr: Any,
-    q_ptr: Any,
-    token_ids: Any,
-    draft_token_id: Any,
-    is_residual: Any,
-    has_q: Any,
-    vocab_size: Any,
-) -> Any:
-    """One block of p, or of max(p - q, 0), as float64."""
-    in_range = token_ids < vocab_size
-    p = tl.load(p_ptr + token_ids, mask=in_range, other=0.0)
-    one_hot = tl.where(token_ids == draft_token_id, p, 0.0)  # p - p is 0, as max(p - 1, 0) is
-    q = tl.load(q_ptr + token_ids, mask=in_range & has_q, other=0.0)
-    q = tl.where(has_q, q, one_hot)
-    weights = tl.where(is_residual, tl.maximum(p - q, 0.0), p)
-    return weights.to(tl.float64)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _sum_weights(
-    p_ptr: Any,
-    q_ptr: Any,
-    draft_token_id: Any,
-    is_residual: Any,
-    has_q: Any,
-    vocab_size: Any,
-    BLOCK_SIZE: tl.constexpr,
-) -> Any:
-    total = tl.full((), 0.0, tl.float64)
-    for start in range(0, vocab_size, BLOCK_SIZE):
-        token_ids = start + tl.arange(0, BLOCK_SIZE)
-        weights = _load_weights(
-            p_ptr, q_ptr, token_ids, draft_token_id, is_residual, has_q, vocab_size
-        )
-        total += tl.sum(weights, 0)
-    return total
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -163,31 +114,22 @@ def _rejection_sample_kernel(
                 num_accepted += 1
     tl.store(num_accepted_ptr + i, num_accepted)
 
-    is_residual = num_accepted < num_drafts
-    rejected = first + num_accepted
-    d = tl.load(draft_token_ids_ptr + rejected, mask=is_residual, other=-1)
-    q_row = tl.load(draft_probs_rows_ptr + rejected, mask=is_residual, other=-1)
-    has_q = q_row >= 0
-    p_ptr = target_probs_ptr + (rejected + i).to(tl.int64) * vocab_size
+    is_rejected = num_accepted < num_drafts
+    last = first + num_accepted  # the rejected draft, or the bonus row's place
+    d = tl.load(draft_token_ids_ptr + last, mask=is_rejected, other=-1)
+    q_row = tl.load(draft_probs_rows_ptr + last, mask=is_rejected, other=-1)
+    p_ptr = target_probs_ptr + (last + i).to(tl.int64) * vocab_size
     q_ptr = draft_probs_ptr + q_row * vocab_size
+    q_size = tl.where(q_row >= 0, vocab_size, 0)
+    one_hot_id = tl.where(q_row >= 0, -1, d)
 
-    total = _sum_weights(p_ptr, q_ptr, d, is_residual, has_q, vocab_size, BLOCK_SIZE)
+    total = sum_weights(p_ptr, q_ptr, q_size, one_hot_id, vocab_size, BLOCK_SIZE)
     if total == 0.0:
-        is_residual = num_accepted < 0
-        total = _sum_weights(p_ptr, q_ptr, d, is_residual, has_q, vocab_size, BLOCK_SIZE)
-
+        q_size, one_hot_id = q_size * 0, one_hot_id * 0 - 1
+        total = sum_weights(p_ptr, q_ptr, q_size, one_hot_id, vocab_size, BLOCK_SIZE)
     threshold = tl.load(draw_uniform_ptr + i) * total
-    before = tl.full((), 0.0, tl.float64)
-    drawn = vocab_size
-    last = 0
-    for start in range(0, vocab_size, BLOCK_SIZE):
-        token_ids = start + tl.arange(0, BLOCK_SIZE)
-        weights = _load_weights(p_ptr, q_ptr, token_ids, d, is_residual, has_q, vocab_size)
-        hits = (before + tl.cumsum(weights, 0) > threshold) & (weights > 0)
-        drawn = tl.minimum(drawn, tl.min(tl.where(hits, token_ids, vocab_size), 0))
-        last = tl.maximum(last, tl.max(tl.where(weights > 0, token_ids, 0), 0))
-        before += tl.sum(weights, 0)
-    tl.store(output_ptr + num_accepted, tl.where(drawn < vocab_size, drawn, last))
+    drawn = find_token(p_ptr, q_ptr, q_size, one_hot_id, threshold, vocab_size, BLOCK_SIZE)
+    tl.store(output_ptr + num_accepted, drawn)
 
 
 def rejection_sample_triton(
@@ -243,18 +185,18 @@ def rejection_sample(
     Returns token_ids [num_requests, max_num_drafts + 1] int64, padded with -1, and num_accepted
     [num_requests] int32. Never returns a token of probability 0.
     """
+    num_drafts, num_requests = draft_token_ids.shape[0], num_valid.shape[0]
+    vocab_size = target_probs.shape[1]
+    _check(target_probs, torch.float32, num_drafts + num_requests, vocab_size)
+    _check(draft_token_ids, torch.int64, num_drafts)
+    _check(cu_num_draft_tokens, torch.int32, num_requests + 1)
+    _check(num_valid, torch.int32, num_requests)
+    _check(accept_uniform, torch.float64, num_drafts)
+    _check(draw_uniform, torch.float64, num_requests)
     assert (draft_probs is None) == (draft_probs_rows is None)
-    assert target_probs.dtype == torch.float32 and target_probs.is_contiguous()
-    assert draft_probs is None or (
-        draft_probs.dtype == torch.float32
-        and draft_probs.is_contiguous()
-        and draft_probs.shape[1] == target_probs.shape[1]
-    )
-    assert draft_token_ids.dtype == torch.int64
-    assert draft_probs_rows is None or draft_probs_rows.dtype == torch.int64
-    assert cu_num_draft_tokens.dtype == num_valid.dtype == torch.int32
-    assert accept_uniform.dtype == draw_uniform.dtype == torch.float64
-    assert target_probs.shape[0] == draft_token_ids.shape[0] + num_valid.shape[0]
+    if draft_probs is not None and draft_probs_rows is not None:
+        _check(draft_probs, torch.float32, draft_probs.shape[0], vocab_size)
+        _check(draft_probs_rows, torch.int64, num_drafts)
     launch = rejection_sample_triton if target_probs.is_cuda else rejection_sample_reference
     return launch(
         target_probs,
@@ -267,3 +209,7 @@ def rejection_sample(
         draw_uniform,
         max_num_drafts,
     )
+
+
+def _check(tensor: Tensor, dtype: torch.dtype, *shape: int) -> None:
+    assert tensor.dtype == dtype and tensor.shape == shape and tensor.is_contiguous()

@@ -1,10 +1,13 @@
-"""The drafts that equal the target's own choice, and its choice behind them; no randomness.
+"""The drafts that equal the target's own tokens, and its token behind them; no randomness.
 
     for each request i:                        # 1 + k rows, one for each draft and the bonus
         for j in range(k):
             if j == num_valid or d_j != target[j]:
                 return d_0 … d_(j-1), target[j]
         return d_0 … d_(k-1), target[k]
+
+`target` is the argmax of each row, or a token drawn from it: a one-hot draft d is then accepted
+with probability p(d), and what replaces it is drawn from p without d.
 
 Request i's drafts start at cu_num_draft_tokens[i], its rows at the same plus i.
 """
@@ -98,7 +101,7 @@ def verify_greedy_triton(
 
 
 def verify_greedy(
-    target_token_ids: Tensor,  # [num_drafts + num_requests] int64: argmax of the masked logits
+    target_token_ids: Tensor,  # [num_drafts + num_requests] int64: the argmax or a draw of each row
     draft_token_ids: Tensor,  # [num_drafts] int64
     cu_num_draft_tokens: Tensor,  # [num_requests + 1] int32
     num_valid: Tensor,  # [num_requests] int32: the draft there, if any, is rejected
@@ -112,6 +115,7 @@ def verify_greedy(
     assert target_token_ids.dtype == draft_token_ids.dtype == torch.int64
     assert target_token_ids.is_contiguous() and draft_token_ids.is_contiguous()
     assert cu_num_draft_tokens.dtype == num_valid.dtype == torch.int32
+    assert cu_num_draft_tokens.is_contiguous() and num_valid.is_contiguous()
     assert target_token_ids.shape[0] == draft_token_ids.shape[0] + num_valid.shape[0]
     launch = verify_greedy_triton if target_token_ids.is_cuda else verify_greedy_reference
     return launch(target_token_ids, draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts)

@@ -1,8 +1,16 @@
-"""From logits to new tokens: mask, verify drafts, draw the token behind them."""
+"""From logits to new tokens: mask, verify drafts, draw the token behind them.
+
+    greedy               target = argmax of each row          drafts that equal it stand
+    one-hot drafts       target = a draw from each row        drafts that equal it stand
+    drafts drawn from q  accept with min(1, p / q)            else recover from max(p - q, 0)
+
+The second is the third with q one-hot, its randomness arranged so that the output does not depend
+on the drafts at all: a seed gives the same tokens with and without speculation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -13,6 +21,7 @@ from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput
 from structspec.engine.sampling_probs import compute_target_probs
 from structspec.kernels.apply_bitmask import apply_bitmask
 from structspec.kernels.rejection_sample import rejection_sample
+from structspec.kernels.sample import sample
 from structspec.kernels.verify_greedy import verify_greedy
 from structspec.request import Request
 
@@ -32,13 +41,23 @@ class _Verified:
     def rows(self) -> range:
         return range(self.first_row, self.first_row + 1 + len(self.draft_token_ids))
 
+    @property
+    def verifier(self) -> Verifier:
+        if self.request.params.temperature == 0:
+            return _verify_greedy
+        return _verify_sampled if self.draft_probs is None else _verify_probabilistic
+
+
+# Tokens [len(group), longest draft + 1], padded with -1, and how many drafts were accepted.
+Verifier = Callable[[Tensor, Sequence[_Verified]], tuple[Tensor, Tensor]]
+
 
 class RejectionSampler:
     """Draws every request's next tokens, distributed as its masked target alone would draw them.
 
     Called once per step, with one logits row per draft and one more for each sampled request.
-    Changes `logits` in place. Greedy requests cost an argmax; requests with equal seeds and
-    drafts draw equal tokens whatever else is in the batch.
+    Changes `logits` in place. Greedy requests cost an argmax. Each request draws from a generator
+    of its own, so what it writes does not depend on what else is in the batch.
     """
 
     def __init__(self, vocab_size: int, stop_token_ids: Sequence[int] = ()) -> None:
@@ -61,16 +80,13 @@ class RejectionSampler:
 
         token_ids: list[Sequence[int]] = [()] * len(batch.requests)
         num_accepted = [0] * len(batch.requests)
-        for group, verify in (
-            ([one for one in sampled if one.request.params.temperature == 0], _verify_greedy),
-            ([one for one in sampled if one.request.params.temperature > 0], _verify_random),
-        ):
-            if not group:
-                continue
-            padded, accepted = verify(logits, group)
-            for one, row, n in zip(group, padded.tolist(), accepted.tolist(), strict=True):
-                token_ids[one.index] = row[: n + 1]
-                num_accepted[one.index] = n
+        for verify in (_verify_greedy, _verify_sampled, _verify_probabilistic):
+            group = [one for one in sampled if one.verifier is verify]
+            if group:
+                padded, accepted = verify(logits, group)
+                for one, row, n in zip(group, padded.tolist(), accepted.tolist(), strict=True):
+                    token_ids[one.index] = row[: n + 1]
+                    num_accepted[one.index] = n
         return SamplerOutput(token_ids, num_accepted)
 
     def _forbid_ignored_stops(self, logits: Tensor, sampled: Sequence[_Verified]) -> None:
@@ -103,23 +119,36 @@ def _verify_greedy(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, 
     return verify_greedy(targets, *_layout(group, logits.device))
 
 
-def _verify_random(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, Tensor]:
-    params = [one.request.params for one in group for _ in one.rows]
-    target_probs = compute_target_probs(_own_rows(logits, group), params)
-    draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts = _layout(group, logits.device)
-    draft_probs, draft_probs_rows = _gather_draft_probs(group, logits.device)
-    accept_uniform, draw_uniform = _draw_uniforms(group)
+def _verify_sampled(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, Tensor]:
+    uniforms = [_Uniforms(one.request, len(one.rows)) for one in group]
+    uniform = torch.cat([one.values for one in uniforms]).to(logits.device)
+    targets = sample(_target_probs(logits, group), uniform)
+    token_ids, num_accepted = verify_greedy(targets, *_layout(group, logits.device))
+    for one, n in zip(uniforms, num_accepted.tolist(), strict=True):
+        one.use(n + 1)
+    return token_ids, num_accepted
+
+
+def _verify_probabilistic(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, Tensor]:
+    device = logits.device
+    draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts = _layout(group, device)
+    uniforms = [_Uniforms(one.request, len(one.rows)).values for one in group]
     return rejection_sample(
-        target_probs,
+        _target_probs(logits, group),
         draft_token_ids,
-        draft_probs,
-        draft_probs_rows,
+        torch.cat([one.draft_probs for one in group if one.draft_probs is not None]),
+        torch.arange(len(draft_token_ids), device=device),
         cu_num_draft_tokens,
         num_valid,
-        accept_uniform.to(logits.device),
-        draw_uniform.to(logits.device),
+        torch.cat([uniform[:-1] for uniform in uniforms]).to(device),
+        torch.stack([uniform[-1] for uniform in uniforms]).to(device),
         max_num_drafts,
     )
+
+
+def _target_probs(logits: Tensor, group: Sequence[_Verified]) -> Tensor:
+    params = [one.request.params for one in group for _ in one.rows]
+    return compute_target_probs(_own_rows(logits, group), params)
 
 
 def _own_rows(values: Tensor, group: Sequence[_Verified]) -> Tensor:
@@ -142,41 +171,28 @@ def _layout(group: Sequence[_Verified], device: torch.device) -> tuple[Tensor, T
     )
 
 
-def _gather_draft_probs(
-    group: Sequence[_Verified], device: torch.device
-) -> tuple[Tensor | None, Tensor | None]:
-    """q of the requests that have one, and for each draft its row there (-1: one-hot)."""
-    parts = [one.draft_probs for one in group if one.draft_probs is not None]
-    if not parts:
-        return None, None
-    rows, num_rows = [], 0
-    for one in group:
-        k = len(one.draft_token_ids)
-        if one.draft_probs is None:
-            rows += [-1] * k
-        else:
-            rows += range(num_rows, num_rows + k)
-            num_rows += k
-    return torch.cat(parts), torch.tensor(rows, dtype=torch.int64, device=device)
+class _Uniforms:
+    """The next random numbers of one request, one per row; those not used come again."""
+
+    __slots__ = ("_generator", "_state", "values")
+
+    def __init__(self, request: Request, count: int) -> None:
+        if request.generator is None:
+            request.generator = _make_generator(request.params.seed)
+        self._generator = request.generator
+        self._state = self._generator.get_state()
+        self.values = torch.rand(count, dtype=torch.float64, generator=self._generator)
+
+    def use(self, count: int) -> None:
+        """Leave the generator behind the first `count`: one per token, whatever was drafted."""
+        self._generator.set_state(self._state)
+        torch.rand(count, dtype=torch.float64, generator=self._generator)
 
 
-def _draw_uniforms(group: Sequence[_Verified]) -> tuple[Tensor, Tensor]:
-    """Per draft one uniform and per request one more, from each request's own generator."""
-    parts = [
-        torch.rand(
-            len(one.draft_token_ids) + 1, dtype=torch.float64, generator=_generator(one.request)
-        )
-        for one in group
-    ]
-    return torch.cat([part[:-1] for part in parts]), torch.stack([part[-1] for part in parts])
-
-
-def _generator(request: Request) -> torch.Generator:
-    """The request's own generator, made on first use: seeded by `params.seed`, else at random."""
-    if request.generator is None:
-        request.generator = torch.Generator()
-        if request.params.seed is None:
-            request.generator.seed()
-        else:
-            request.generator.manual_seed(request.params.seed)
-    return request.generator
+def _make_generator(seed: int | None) -> torch.Generator:
+    generator = torch.Generator()
+    if seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(seed)
+    return generator

@@ -72,8 +72,8 @@ def _apply_top_p(scores: Tensor, top_p: Sequence[float]) -> None:
 def _top_p_bound(scores: Tensor, top_p: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """The least score to keep [num_rows, 1], and whether the `size` best tokens settle it."""
     best = scores.topk(size, dim=-1).values  # sorted, best first
-    log_total = scores.logsumexp(dim=-1, keepdim=True)
-    mass = (best - log_total).exp().cumsum(dim=-1)
+    total = scores.exp().sum(dim=-1, keepdim=True)
+    mass = best.exp().cumsum(dim=-1) / total
     # The first token whose cumulative mass reaches top_p is the last one kept.
     last = (mass < top_p).sum(dim=-1, keepdim=True)
     is_reached = (last < size)[:, 0] | torch.tensor(size == scores.shape[1], device=scores.device)
