@@ -84,9 +84,11 @@ def apply_bitmask(
     rows: Tensor,  # [num_masked_rows] int64
 ) -> None:
     """Set every forbidden token's logit to -inf, in place; unnamed rows are left as they are."""
+    assert bitmask.shape == (rows.shape[0], (logits.shape[1] + 31) // 32)
+    if rows.shape[0] == 0:
+        return  # an empty tensor's strides say nothing
     assert logits.is_floating_point() and logits.stride(1) == 1
     assert bitmask.dtype == torch.int32 and bitmask.stride(1) == 1
-    assert bitmask.shape == (rows.shape[0], (logits.shape[1] + 31) // 32)
     assert rows.dtype == torch.int64 and rows.is_contiguous()
     launch = apply_bitmask_triton if logits.is_cuda else apply_bitmask_reference
     launch(logits, bitmask, rows)

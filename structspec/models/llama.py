@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from structspec.engine.kv_cache import KVCache
 from structspec.errors import ModelError
 from structspec.kernels.add_rms_norm import add_rms_norm
 from structspec.kernels.paged_attention import paged_attention
@@ -23,6 +23,9 @@ from structspec.models.config import ModelConfig
 from structspec.models.inputs import AttentionMetadata, ForwardInput
 from structspec.models.linear import Linear, make_linear
 from structspec.models.rope import rope_table
+
+if TYPE_CHECKING:  # the cache is sized from a ModelConfig: importing it here would be a circle
+    from structspec.engine.kv_cache import KVCache
 
 Weights = Mapping[str, Tensor]  # Hugging Face names; may read and convert on access
 
