@@ -12,6 +12,10 @@ from structspec.errors import GrammarError, UnsupportedConstraint
 _LARK_PARTS = re.compile(
     r'"(?:\\.|[^"\\\n])*"|/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+/|//[^\n]*|#[^\n]*|(?P<token><)'
 )
+_EBNF_PARTS = re.compile(
+    r'"(?:\\.|[^"\\\n])*"|\[(?:\\.|[^\]\\\n])*\]|#[^\n]*'
+    r"|\b(?P<macro>TagDispatch|TokenTagDispatch|Token|ExcludeToken)\s*\("
+)
 
 
 def dialect_of(constraint: Grammar) -> Literal["lark", "ebnf"]:
@@ -30,6 +34,18 @@ def check_lark(text: str) -> None:
             line, column = place(text, match.start())
             raise UnsupportedConstraint(
                 "special tokens cannot be part of a grammar; write text", line=line, column=column
+            )
+
+
+def check_ebnf(text: str) -> None:
+    """Raise UnsupportedConstraint where EBNF uses a macro that speaks of tokens, not of text."""
+    for match in _EBNF_PARTS.finditer(text):
+        if match["macro"] is not None:
+            line, column = place(text, match.start())
+            raise UnsupportedConstraint(
+                f"{match['macro']}(...) cannot be part of a grammar; write rules and text",
+                line=line,
+                column=column,
             )
 
 

@@ -46,6 +46,11 @@ class Node:
     pointer: str
     schema: Schema
     base_uri: str = ""
+    id_keyword: str = "$id"  # "id" in draft 4 and before
+
+    def below(self, path: str, schema: Schema) -> Node:
+        """A part of this one."""
+        return Node(f"{self.pointer}/{path}", schema, base_of(self), self.id_keyword)
 
     def keywords(self) -> dict[str, Any]:
         """Its keywords; a bool has none."""
@@ -59,6 +64,11 @@ class Document:
     root: Schema
     _resources: dict[str, Node] = field(default_factory=dict)  # by absolute URI, anchors included
 
+    def root_node(self) -> Node:
+        """The root with its place."""
+        named = self.root.get("$schema") if isinstance(self.root, dict) else None
+        return Node("#", self.root, id_keyword="id" if _is_old_draft(named) else "$id")
+
     def nodes(self, *, with_definitions: bool = False) -> list[Node]:
         """Every subschema that the root uses, references followed; each once, root first.
 
@@ -66,7 +76,7 @@ class Document:
         """
         seen: set[int] = set()
         found: list[Node] = []
-        waiting = [Node("#", self.root)]
+        waiting = [self.root_node()]
         while waiting:
             node = waiting.pop()
             if isinstance(node.schema, dict):
@@ -87,7 +97,7 @@ class Document:
         reference = node.keywords().get("$ref")
         if not isinstance(reference, str):
             return None
-        uri, fragment = urldefrag(urljoin(_base(node), reference))
+        uri, fragment = urldefrag(urljoin(base_of(node), reference))
         resource = self._resources.get(uri)
         if resource is None:
             raise GrammarError(
@@ -109,10 +119,14 @@ def parse(constraint: JsonSchema) -> Document:
         raise GrammarError("a schema is an object, true or false", pointer="#")
     check_meta_schema(root)
     document = Document(root)
-    _register(document, Node("#", root))
+    _register(document, document.root_node())
     for node in document.nodes(with_definitions=True):
         _check_cycle(document, node)
     return document
+
+
+def _is_old_draft(named: object) -> bool:
+    return isinstance(named, str) and ("draft-03" in named or "draft-04" in named)
 
 
 def check_meta_schema(root: Schema) -> None:
@@ -134,18 +148,18 @@ def check_meta_schema(root: Schema) -> None:
 
 def children(node: Node) -> Iterator[Node]:
     """The subschemas directly below, definitions and reference targets left out."""
-    schema, base = node.keywords(), _base(node)
+    schema = node.keywords()
     for keyword in _MAPS:
         for name, value in _mapping(schema, keyword):
             if isinstance(value, (dict, bool)):  # `dependencies` may hold lists of names
-                yield Node(f"{node.pointer}/{keyword}/{escape(name)}", value, base)
+                yield node.below(f"{keyword}/{escape(name)}", value)
     for keyword in _LISTS:
         value = schema.get(keyword)
         for index, item in enumerate(value if isinstance(value, list) else ()):
-            yield Node(f"{node.pointer}/{keyword}/{index}", item, base)
+            yield node.below(f"{keyword}/{index}", item)
     for keyword in _SINGLES:
         if isinstance(value := schema.get(keyword), (dict, bool)):
-            yield Node(f"{node.pointer}/{keyword}", value, base)
+            yield node.below(keyword, value)
 
 
 def in_place(node: Node) -> list[Node]:
@@ -162,7 +176,7 @@ def definitions(node: Node) -> Iterator[Node]:
     for keyword in _DEFINITIONS:
         for name, value in _mapping(node.keywords(), keyword):
             if isinstance(value, (dict, bool)):
-                yield Node(f"{node.pointer}/{keyword}/{escape(name)}", value, _base(node))
+                yield node.below(f"{keyword}/{escape(name)}", value)
 
 
 def escape(part: str) -> str:
@@ -183,9 +197,9 @@ def _mapping(schema: dict[str, Any], keyword: str) -> list[tuple[str, Any]]:
     return list(value.items()) if isinstance(value, dict) else []
 
 
-def _base(node: Node) -> str:
+def base_of(node: Node) -> str:
     """The URI that references inside the node start from."""
-    identifier = node.keywords().get("$id", node.keywords().get("id"))
+    identifier = node.keywords().get(node.id_keyword)
     if not isinstance(identifier, str):
         return node.base_uri
     return urldefrag(urljoin(node.base_uri, identifier))[0]
@@ -198,13 +212,13 @@ def _register(document: Document, root: Node) -> None:
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        schema, base = node.keywords(), _base(node)
+        schema, base = node.keywords(), base_of(node)
         if base != node.base_uri:
             resources.setdefault(base, node)
-        for keyword in ("$anchor", "$dynamicAnchor", "$id", "id"):
+        for keyword in ("$anchor", "$dynamicAnchor", node.id_keyword):
             name = schema.get(keyword)
             if isinstance(name, str):
-                anchor = urldefrag(name)[1] if "id" in keyword else name
+                anchor = urldefrag(name)[1] if keyword == node.id_keyword else name
                 if anchor:
                     resources.setdefault(f"{base}#{anchor}", node)
         waiting += [*children(node), *definitions(node)]
@@ -212,21 +226,19 @@ def _register(document: Document, root: Node) -> None:
 
 def _follow(resource: Node, fragment: str, source: Node, reference: str) -> Node:
     """Walk a JSON pointer down from a resource."""
-    value: Any = resource.schema
-    pointer, base = resource.pointer, resource.base_uri
+    node = resource
     for raw in fragment.split("/")[1:]:
-        base = _base(Node(pointer, value, base)) if isinstance(value, dict) else base
         part = unquote(raw).replace("~1", "/").replace("~0", "~")
+        value: Any = node.schema
         if isinstance(value, dict) and part in value:
-            value = value[part]
+            node = node.below(escape(part), value[part])
         elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
+            node = node.below(part, value[int(part)])
         else:
-            raise _no_target(source, reference, f"there is no {part!r} in {pointer}")
-        pointer = f"{pointer}/{escape(part)}"
-    if not isinstance(value, (dict, bool)):
+            raise _no_target(source, reference, f"there is no {part!r} in {node.pointer}")
+    if not isinstance(node.schema, (dict, bool)):
         raise _no_target(source, reference, "what it leads to is not a schema")
-    return Node(pointer, value, base)
+    return node
 
 
 def _no_target(node: Node, reference: str, reason: str) -> GrammarError:

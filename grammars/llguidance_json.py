@@ -15,7 +15,7 @@ from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.closed import close_objects
 from structspec.grammars.json_schema import Document, Node, parse
-from structspec.grammars.keywords import ANNOTATIONS, findings, open_keys
+from structspec.grammars.keywords import ANNOTATIONS, CONSTRAINTS, findings, open_keys
 from structspec.grammars.productive import check_productive
 
 _STYLES = {
@@ -209,6 +209,19 @@ def _drop_patterns(lowering: _Lowering, message: str) -> bool:
     return dropped
 
 
+def _drop_beside_references(lowering: _Lowering, message: str) -> bool:
+    """Keywords beside a `$ref` that leads back to itself."""
+    if "circular references with sibling keys" not in message:
+        return False
+    dropped = False
+    for node in lowering.document.nodes():
+        if "$ref" in node.keywords():
+            for keyword in (CONSTRAINTS & node.keywords().keys()) - {"$ref"}:
+                lowering.drop(node, keyword, "not part of the mask beside a recursive `$ref`")
+                dropped = True
+    return dropped
+
+
 def _drop_named(lowering: _Lowering, message: str) -> bool:
     """Keywords llguidance says it has not implemented, in the drafts it knows."""
     named = re.match(r"Unimplemented keys: (\[.*?\])", message)
@@ -225,6 +238,7 @@ _REPAIRS = (
     _drop_overlapping_patterns,
     _drop_property_counts,
     _drop_patterns,
+    _drop_beside_references,
     _drop_named,
 )
 

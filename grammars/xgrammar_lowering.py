@@ -11,7 +11,7 @@ import xgrammar
 from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Finding, Report
-from structspec.grammars.cfg import check_lark, dialect_of
+from structspec.grammars.cfg import check_ebnf, check_lark, dialect_of
 from structspec.grammars.choice import check_choices
 from structspec.grammars.ebnf import is_productive
 from structspec.grammars.regex import translate
@@ -44,6 +44,7 @@ def lower(constraint: Constraint) -> Lowered:
         case Grammar():
             text = constraint.text
             if dialect_of(constraint) == "ebnf":
+                check_ebnf(text)
                 return _exact(lambda: xgrammar.Grammar.from_ebnf(text), "grammar")
             check_lark(text)
             return _exact(lambda: xgrammar.Grammar.from_lark(text), "grammar")
