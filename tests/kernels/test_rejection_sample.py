@@ -11,6 +11,7 @@ from structspec.kernels.rejection_sample import (
     rejection_sample_triton,
 )
 from tests.kernels.toy_speculation import (
+    ONE_HOT,
     Toy,
     emitted_distribution,
     num_valid,
@@ -22,26 +23,6 @@ BOTH = pytest.mark.parametrize(
     [rejection_sample_reference, rejection_sample_triton],
     ids=["reference", "triton"],
 )
-
-ONE_HOT = {
-    "no-draft": Toy(((3, 4, 1, 2),)),
-    "likely-draft": Toy(((1, 7, 1, 1), (3, 3, 2, 2)), one_hot=(1,)),
-    "impossible-draft": Toy(((1, 7, 0, 2), (3, 3, 2, 2)), one_hot=(2,)),
-    "certain-draft": Toy(((0, 10, 0, 0), (3, 3, 2, 2)), one_hot=(1,)),
-    "two-drafts": Toy(((1, 7, 1, 1), (4, 3, 1, 2), (1, 2, 3, 4)), one_hot=(1, 2)),
-    "three-drafts": Toy(((1, 5, 4), (2, 4, 4), (1, 3, 6), (1, 2, 7)), one_hot=(1, 1, 0)),
-    "first-forbidden": Toy(
-        ((1, 7, 1, 1), (4, 3, 1, 2)), one_hot=(1,), forbidden=frozenset({(0, 1)})
-    ),
-    "second-forbidden": Toy(
-        ((1, 7, 1, 1), (4, 3, 1, 2), (1, 2, 3, 4)), one_hot=(1, 2), forbidden=frozenset({(1, 2)})
-    ),
-    "third-forbidden": Toy(
-        ((1, 5, 4), (2, 4, 4), (1, 3, 6), (1, 2, 7)),
-        one_hot=(1, 1, 0),
-        forbidden=frozenset({(2, 0), (0, 2)}),
-    ),
-}
 
 P3, Q3 = ((1, 2, 1), (2, 1, 1), (1, 1, 2), (1, 1, 2)), ((1, 1, 2), (2, 1, 1), (1, 2, 1))
 PROBABILISTIC = {

@@ -46,6 +46,27 @@ class Toy:
         return normalise(rotate(self.drafter[position], sum(prefix)))
 
 
+ONE_HOT = {
+    "no-draft": Toy(((3, 4, 1, 2),)),
+    "likely-draft": Toy(((1, 7, 1, 1), (3, 3, 2, 2)), one_hot=(1,)),
+    "impossible-draft": Toy(((1, 7, 0, 2), (3, 3, 2, 2)), one_hot=(2,)),
+    "certain-draft": Toy(((0, 10, 0, 0), (3, 3, 2, 2)), one_hot=(1,)),
+    "two-drafts": Toy(((1, 7, 1, 1), (4, 3, 1, 2), (1, 2, 3, 4)), one_hot=(1, 2)),
+    "three-drafts": Toy(((1, 5, 4), (2, 4, 4), (1, 3, 6), (1, 2, 7)), one_hot=(1, 1, 0)),
+    "first-forbidden": Toy(
+        ((1, 7, 1, 1), (4, 3, 1, 2)), one_hot=(1,), forbidden=frozenset({(0, 1)})
+    ),
+    "second-forbidden": Toy(
+        ((1, 7, 1, 1), (4, 3, 1, 2), (1, 2, 3, 4)), one_hot=(1, 2), forbidden=frozenset({(1, 2)})
+    ),
+    "third-forbidden": Toy(
+        ((1, 5, 4), (2, 4, 4), (1, 3, 6), (1, 2, 7)),
+        one_hot=(1, 1, 0),
+        forbidden=frozenset({(2, 0), (0, 2)}),
+    ),
+}
+
+
 def rotate(row, by):
     by %= len(row)
     return row[by:] + row[:by]
