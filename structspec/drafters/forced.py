@@ -40,13 +40,26 @@ def forced_token_ids(
     Empty where nothing is forced, or where the tokenizer would have written the output otherwise.
     The matcher is left where it was.
     """
-    forced = _whole_characters(matcher.forced(limit * _MAX_TOKEN_BYTES))
+    forced = matcher.forced(limit * _MAX_TOKEN_BYTES)
     if not forced:
         return []
-    context = _context_text(output_token_ids, vocabulary)
-    token_ids = vocabulary.encode_text(context + forced)
-    start = _find_boundary(token_ids, len(context.encode()), vocabulary)
+    context = _context(output_token_ids, vocabulary)
+    token_ids = vocabulary.encode_text(_whole_characters(context + forced))
+    start = _find_boundary(token_ids, len(context), vocabulary)
     return token_ids[start : start + limit] if start is not None else []
+
+
+def _context(output_token_ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
+    """What the last output tokens spell, from one on that begins a character."""
+    tail: list[bytes] = []
+    for token_id in reversed(output_token_ids[-NUM_CONTEXT_TOKENS:]):
+        data = vocabulary.token_bytes[token_id]
+        if data is None:  # tokenisation starts afresh behind a special token
+            break
+        tail.insert(0, data)
+    while tail and 0x80 <= tail[0][0] < 0xC0:  # the middle of a character
+        tail.pop(0)
+    return b"".join(tail)
 
 
 def _whole_characters(data: bytes) -> str:
@@ -56,22 +69,6 @@ def _whole_characters(data: bytes) -> str:
             return data[: len(data) - num_cut].decode()
         except UnicodeDecodeError:
             continue
-    return ""
-
-
-def _context_text(output_token_ids: Sequence[int], vocabulary: Vocabulary) -> str:
-    """The text of the last output tokens, from a token on that begins a character."""
-    tail: list[bytes] = []
-    for token_id in reversed(output_token_ids[-NUM_CONTEXT_TOKENS:]):
-        data = vocabulary.token_bytes[token_id]
-        if data is None:  # tokenisation starts afresh behind a special token
-            break
-        tail.insert(0, data)
-    while tail:
-        try:
-            return b"".join(tail).decode()
-        except UnicodeDecodeError:
-            tail.pop(0)
     return ""
 
 

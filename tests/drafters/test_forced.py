@@ -1,0 +1,64 @@
+"""ForcedDrafter: forced text in the tokens that the tokenizer would use there."""
+
+from structspec.drafters.forced import ForcedDrafter
+from structspec.vocabulary import Vocabulary
+from tests.drafters.toy import batch_of, start, words_vocabulary
+
+WORDS = words_vocabulary('{"', "name", '":', ' "', "café", "na", "xname", "xx")
+
+
+def draft(texts, written=(), num_draft_slots=15, vocabulary=WORDS):
+    """The drafted tokens as bytes."""
+    request = start(vocabulary, texts, written=written)
+    result = ForcedDrafter(vocabulary).propose(batch_of(request, num_draft_slots=num_draft_slots))
+    assert result.num_forced == [len(result.token_ids[0])]
+    return [vocabulary.token_bytes[token_id] for token_id in result.token_ids[0]]
+
+
+def test_forced_text_is_spelled_as_the_tokenizer_would():
+    assert draft(['{"name": "a"}', '{"name": "b"}']) == [b'{"', b"name", b'":', b' "']
+
+
+def test_it_goes_on_behind_what_is_written():
+    assert draft(['{"name": 1', '{"name": 2'], WORDS.encode_text('{"')) == [b"name", b'":', b" "]
+
+
+def test_never_more_than_there_are_slots():
+    assert draft(['{"name": "'], num_draft_slots=2) == [b'{"', b"name"]
+    assert draft(['{"name": "'], num_draft_slots=0) == []
+
+
+def test_nothing_forced_gives_no_draft():
+    assert draft(["a", "b"]) == []
+
+
+def test_a_text_spelled_otherwise_than_the_tokenizer_would_gives_no_draft():
+    # The tokenizer writes `xname` as one token: after `x` alone it has no opinion.
+    assert draft(["xname"], b"x") == []
+
+
+def test_tokens_fall_into_step_again_behind_an_odd_spelling():
+    # `n` `a` is not how the tokenizer spells `na`, but behind it a token begins all the same.
+    assert draft(['na{"name'], b"na") == [b'{"', b"name"]
+
+
+def test_an_incomplete_character_at_the_end_is_left_out():
+    # The texts part in the middle of a character: é is c3 a9, è is c3 a8.
+    vocabulary = Vocabulary.bytes()
+    assert draft(["caf\u00e9", "caf\u00e8"], vocabulary=vocabulary) == [b"c", b"a", b"f"]
+
+
+def test_a_character_begun_in_the_output_is_completed():
+    vocabulary = Vocabulary.bytes()
+    assert draft(["\u00e9!"], b"\xc3", vocabulary=vocabulary) == [b"\xa9", b"!"]
+
+
+def test_tokenisation_starts_afresh_behind_a_special_token():
+    request = start(WORDS, None, written=[ord("x"), *WORDS.stop_token_ids])
+    request.matcher = start(WORDS, ["xname"]).matcher
+    drafted = ForcedDrafter(WORDS).propose(batch_of(request)).token_ids[0]
+    assert [WORDS.token_bytes[token_id] for token_id in drafted] == [b"xname"]
+
+
+def test_unconstrained_requests_get_no_forced_draft():
+    assert draft(None) == []
