@@ -31,6 +31,12 @@ def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -
         words[token_id // 32] |= 1 << (token_id % 32)
 
 
+def clear_tail(bitmask: Bitmask, row: int, vocab_size: int) -> None:
+    """Clear the bits of the last word that stand for no token."""
+    if vocab_size % 32:
+        bitmask[row, -1] &= (1 << (vocab_size % 32)) - 1
+
+
 def is_allowed(bitmask: Bitmask, row: int, token_id: int) -> bool:
     """Whether a filled row allows this token; ids outside the row are not allowed."""
     if not 0 <= token_id < bitmask.shape[1] * 32:

@@ -31,6 +31,8 @@ _SINGLES = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
+# patterns are ECMAScript's, which Python's `re` cannot judge: a backend does
+_NO_FORMATS = jsonschema.FormatChecker(formats=())
 # tried in this order where a schema does not say which draft it follows
 _DRAFTS = (
     jsonschema.Draft202012Validator,
@@ -136,7 +138,7 @@ def check_meta_schema(root: Schema) -> None:
     first: SchemaError | None = None
     for draft in _DRAFTS if validator is None else (validator,):
         try:
-            draft.check_schema(root)
+            draft.check_schema(root, format_checker=_NO_FORMATS)
             return
         except SchemaError as error:
             first = first or error

@@ -10,24 +10,22 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 import numpy as np
-from llguidance import LLExecutor, LLMatcher, LLParserLimits, LLTokenizer
+from llguidance import LLExecutor, LLMatcher, LLTokenizer
 from llguidance.numpy import (
     fill_next_token_bitmask,
     fill_next_token_bitmask_par,
     fill_next_token_bitmask_par_with_draft_tokens,
 )
 
-from structspec.constraint import Constraint
-from structspec.errors import GrammarError
+from structspec.constraint import Constraint, Regex
+from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Bitmask, FillJob, MatcherFailed, Report, check_refused
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
+from structspec.grammars.llguidance_json import LIMITS
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
+from structspec.grammars.regex import malformed
 from structspec.vocabulary import Vocabulary
 
-_LIMITS = LLParserLimits(
-    max_items_in_row=20_000,  # the default of 2,000 fails beyond some 500 optional properties
-    verbose_errors=False,
-)
 _NUM_PROBE_TOKENS = 3  # an unproductive rule fails at the first or second token
 _NUM_SPARES = 16  # matchers kept for reuse per grammar
 
@@ -49,7 +47,15 @@ class LLGuidanceBackend:
         start = time.perf_counter()
         lowered = lower(constraint)
         check_refused(lowered.report)
-        grammar = LLGuidanceGrammar(self, lowered)
+        try:
+            grammar = LLGuidanceGrammar(self, lowered)
+        except GrammarError as error:
+            if isinstance(constraint, Regex):  # its place is one in the translated pattern
+                reason = str(error).split("error: ")[-1].split(": ", 1)[-1]
+                raise malformed(constraint.pattern) or UnsupportedConstraint(
+                    f"llguidance cannot read the regex: {reason}"
+                ) from None
+            raise
         grammar.compile_ms = (time.perf_counter() - start) * 1e3
         return grammar
 
@@ -97,7 +103,7 @@ class LLGuidanceGrammar:
         return matcher
 
     def _build(self) -> LLMatcher:
-        library = LLMatcher(self.backend.tokenizer, self._grammar, log_level=0, limits=_LIMITS)
+        library = LLMatcher(self.backend.tokenizer, self._grammar, log_level=0, limits=LIMITS)
         if library.is_error():
             raise grammar_error(library.get_error())
         return library

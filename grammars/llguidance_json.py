@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from llguidance import LLMatcher
+from llguidance import LLMatcher, LLParserLimits
 
 from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError
@@ -18,6 +18,10 @@ from structspec.grammars.json_schema import Document, Node, parse
 from structspec.grammars.keywords import ANNOTATIONS, CONSTRAINTS, findings, open_keys
 from structspec.grammars.productive import check_productive
 
+LIMITS = LLParserLimits(
+    max_items_in_row=20_000,  # the default of 2,000 fails beyond some 500 optional properties
+    verbose_errors=False,
+)
 _STYLES = {
     "spaced": {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False},
     "compact": {"item_separator": ",", "key_separator": ":", "whitespace_flexible": False},
@@ -28,25 +32,25 @@ _STYLES = {
         "whitespace_pattern": r"[ \n\r\t]{1,8}",
     },
 }
-# keywords it does not know, and why its mask cannot hold them
-_DROPPED = {
-    "not": "",
-    "if": "",
-    "then": "",
-    "else": "",
-    "uniqueItems": "",
-    "contains": "",
-    "minContains": "",
-    "maxContains": "",
-    "dependentRequired": "",
-    "dependentSchemas": "",
-    "dependencies": "",
-    "propertyNames": "",
-    "unevaluatedItems": "",
-    "unevaluatedProperties": "",
-    "$dynamicRef": "",
-    "$recursiveRef": "",
-}
+# keywords it does not know
+_DROPPED = (
+    "not",
+    "if",
+    "then",
+    "else",
+    "uniqueItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "$dynamicRef",
+    "$recursiveRef",
+)
 _FORMATS = {"duration", "ipv4", "ipv6", "uuid", "uri"}  # held exactly
 _CLOSE_FORMATS = {
     "date": "days are not counted by month",
@@ -55,7 +59,9 @@ _CLOSE_FORMATS = {
     "email": "only plain addresses are written",
     "hostname": "the length of labels is not checked",
 }
+_UNSATISFIABLE = "Unsatisfiable schema"
 _MAX_REPAIRS = 100
+_MAX_BLAMED = 300  # subschemas looked at to find the one an error is about
 # without \u a key has one spelling only, so no escape leads round a declared key's schema
 _ESCAPES_WITHOUT_U = '"\\bfnrt'
 
@@ -79,8 +85,7 @@ class _Lowering:
         root = self.document.root
         schema = {} if isinstance(root, bool) else root
         grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=self.options)
-        is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
-        return grammar, messages[0] if is_error else ""
+        return grammar, _objection(grammar)
 
 
 def lower_json(constraint: JsonSchema) -> tuple[str, Report]:
@@ -140,18 +145,27 @@ def _repair_until_taken(lowering: _Lowering) -> str:
         grammar, message = lowering.try_grammar()
         if not message:
             return grammar
-        if message.startswith("Unsatisfiable schema"):
-            raise GrammarError(message.split("\n")[0], pointer=_blame(lowering, message))
+        if message.startswith(_UNSATISFIABLE):
+            pointer, message = _blame(lowering, message, _UNSATISFIABLE)
+            raise GrammarError(message.split("\n")[0], pointer=pointer)
         if not any(repair(lowering, message) for repair in _REPAIRS):
             break
-    lowering.refused.append(Finding(_blame(lowering, message), "schema", message.split("\n")[0]))
+    pointer, message = _blame(lowering, message, message)
+    lowering.refused.append(Finding(pointer, "schema", message.split("\n")[0]))
     return ""
 
 
-def _blame(lowering: _Lowering, message: str) -> str:
-    """The pointer of the smallest subschema that llguidance says the same about."""
-    # TODO
-    return "#"
+def _blame(lowering: _Lowering, message: str, start: str) -> tuple[str, str]:
+    """A smallest subschema that llguidance objects to in words that start so, and those words."""
+    text = json.dumps(lowering.document.root).replace('"$ref": "#', '"$ref": "#/$defs/whole')
+    whole = {"$defs": {"whole": json.loads(text)}}
+    for node in reversed(lowering.document.nodes()[:_MAX_BLAMED]):  # parts come after their whole
+        if isinstance(node.schema, bool):
+            continue
+        part = {**whole, "$ref": f"#/$defs/whole{node.pointer[1:]}"}
+        if (complaint := _complaint(part, lowering.options)).startswith(start):
+            return node.pointer, complaint
+    return "#", message
 
 
 def _coerce_one_of(lowering: _Lowering, message: str) -> bool:
@@ -196,12 +210,14 @@ def _drop_patterns(lowering: _Lowering, message: str) -> bool:
     dropped = False
     for node in lowering.document.nodes():
         pattern = node.keywords().get("pattern")
-        if isinstance(pattern, str) and (complaint := _complaint({"pattern": pattern})):
+        if isinstance(pattern, str) and (
+            complaint := _complaint({"type": "string", "pattern": pattern})
+        ):
             _check_well_formed(pattern, f"{node.pointer}/pattern", complaint)
             lowering.drop(node, "pattern", f"the mask cannot hold it: {_last_line(complaint)}")
             dropped = True
         for key in list(node.keywords().get("patternProperties", ())):
-            if complaint := _complaint({"pattern": key}):
+            if complaint := _complaint({"type": "string", "pattern": key}):
                 _check_well_formed(key, f"{node.pointer}/patternProperties", complaint)
                 lowering.drop(node, "patternProperties", f"cannot hold {key!r}")
                 dropped = True
@@ -254,20 +270,23 @@ def _drop_where(
     return dropped
 
 
-def _complaint(schema: dict[str, Any]) -> str:
-    grammar = LLMatcher.grammar_from_json_schema(json.dumps({"type": "string", **schema}))
-    is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar)
+def _complaint(schema: dict[str, Any], options: dict[str, Any] | None = None) -> str:
+    """What llguidance says against a schema; nothing: ""."""
+    return _objection(LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=options))
+
+
+def _objection(grammar: str) -> str:
+    is_error, messages = LLMatcher.validate_grammar_with_warnings(grammar, limits=LIMITS)
     return messages[0] if is_error else ""
 
 
 def _check_well_formed(pattern: str, pointer: str, complaint: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        if r"\p" not in pattern:
-            raise GrammarError(
-                f"the regex {pattern!r} is malformed: {error}", pointer=pointer
-            ) from None
+    """Raise GrammarError for a pattern nobody can read, not just llguidance."""
+    if "unrecognized" in complaint or "not supported" in complaint or "lookaround" in complaint:
+        return
+    raise GrammarError(
+        f"the regex {pattern!r} is malformed: {_last_line(complaint)}", pointer=pointer
+    )
 
 
 def _last_line(text: str) -> str:

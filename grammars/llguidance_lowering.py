@@ -47,7 +47,7 @@ def grammar_error(message: str) -> GrammarError:
     """llguidance's words about a bad grammar, with their line and column."""
     first = message.split("<non-verbose/>")[0].strip()
     if match := _PLACE.match(first):
-        text = match[3].split("\n")[0] if "regex" not in match[3] else match[3]
+        text = match[3].split("error: ")[-1].split("\n")[0]
         return GrammarError(text.strip(), line=int(match[1]), column=int(match[2]))
     return GrammarError(first)
 

@@ -20,7 +20,10 @@ def check_productive(document: Document) -> None:
         finite |= {node.pointer for node in nodes if _is_finite(document, node, finite)}
     if "#" not in finite:
         stuck = next((n.pointer for n in reversed(nodes) if n.pointer not in finite), "#")
-        raise GrammarError("no finite value satisfies this: it requires itself", pointer=stuck)
+        raise GrammarError(
+            "no finite value satisfies this: it is false, or requires itself for ever",
+            pointer=stuck,
+        )
 
 
 def _is_finite(document: Document, node: Node, finite: set[str]) -> bool:

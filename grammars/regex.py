@@ -43,15 +43,23 @@ def translate(pattern: str) -> str:
     return translated
 
 
-def malformed(pattern: str, message: str) -> GrammarError:
-    """What is wrong with a pattern a library cannot read: Python's words where it objects too."""
+def malformed(pattern: str) -> GrammarError | None:
+    """What Python says is wrong with a pattern that a library cannot read, if it objects too."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "possible nested set": a matter of style
             re.compile(pattern)
     except re.error as error:
         return GrammarError(error.msg, line=error.lineno, column=error.colno)
-    return GrammarError(message)
+    return None
+
+
+def _literal(code_point: int) -> str:
+    """One character as every library reads it."""
+    character = chr(code_point)
+    if character.isprintable():
+        return re.escape(character) if character.isascii() else character
+    return f"\\x{{{code_point:x}}}" if code_point > 0xFF else f"\\x{code_point:02x}"
 
 
 class _Scanner:
@@ -197,9 +205,9 @@ class _Scanner:
     def _plain_escape(self, text: str) -> str:
         kind = text[1]
         if kind in "xuU" and len(text) > 2:
-            return f"\\x{{{text[2:].strip('{}')}}}"
+            return _literal(int(text[2:].strip("{}"), 16))
         if kind == "0":
-            return r"\x{0}"
+            return _literal(0)
         if kind.isalnum() and kind not in "dDwWsSnrtfvapP":
             raise self._error(f"bad escape {text}", self.position)
         return text if kind.isalnum() or not kind.isascii() else re.escape(kind)
@@ -235,7 +243,7 @@ class _Scanner:
         if match is None:
             raise self._error("unterminated character set", self.position)
         text = match[0]
-        plain = r"\x{8}" if text == r"\b" else self._plain_escape(text)
+        plain = _literal(8) if text == r"\b" else self._plain_escape(text)
         self.position += len(text)
         return plain
 

@@ -10,7 +10,7 @@ import xgrammar
 
 from structspec.constraint import Constraint
 from structspec.grammars.base import Bitmask, FillJob, Report, check_refused
-from structspec.grammars.drafts import fill_job, fill_stop_row
+from structspec.grammars.drafts import clear_tail, fill_job, fill_stop_row
 from structspec.grammars.xgrammar_lowering import check_finite, lower, translate_error
 from structspec.vocabulary import Vocabulary
 
@@ -58,6 +58,8 @@ class XGrammarBackend:
         self._batch.batch_fill_next_token_bitmask(
             [_own(job).library for job in alone], bitmask, [job.first_row for job in alone]
         )
+        for job in alone:
+            clear_tail(bitmask, job.first_row, self.vocabulary.vocab_size)
         done = {id(job) for job in alone}
         return [0 if id(job) in done else fill_job(job, bitmask) for job in jobs]
 
@@ -103,6 +105,7 @@ class XGrammarMatcher:
             fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
         else:
             self.library.fill_next_token_bitmask(bitmask, row)
+            clear_tail(bitmask, row, self._vocabulary.vocab_size)
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""

@@ -98,9 +98,9 @@ def _dangers(node: Node) -> Iterator[Finding]:
         yield refuse("oneOf", "reads it as anyOf")
     types = types_of(schema)
     for name, keywords in _KEYWORDS_OF.items():
-        used = [keyword for keyword in keywords if keyword in schema]
-        if used and types is None:
-            yield refuse(used[0], f"ignores it without a `type` ({name})")
+        for keyword in keywords if types is None else ():
+            if keyword in schema:
+                yield refuse(keyword, f"ignores it without `type: {name}`")
     if undeclared := set(schema.get("required", ())) - schema.get("properties", {}).keys():
         yield refuse("required", f"ignores undeclared keys ({sorted(undeclared)[0]!r})")
     yield from _string_dangers(node, refuse)

@@ -14,12 +14,12 @@ from structspec.grammars.base import Finding, Report
 from structspec.grammars.cfg import check_ebnf, check_lark, dialect_of
 from structspec.grammars.choice import check_choices
 from structspec.grammars.ebnf import is_productive
-from structspec.grammars.regex import translate
+from structspec.grammars.regex import malformed, translate
 from structspec.grammars.xgrammar_json import lower_json
 
 _LOCATION = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
 _PLACE = re.compile(r"at line (\d+), column (\d+): (.*)")
-_POSITION = re.compile(r"at position (\d+): (.*)")
+_POSITION = re.compile(r".* at position \d+: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,13 @@ def check_finite(grammar: str) -> None:
 def translate_error(message: str, constraint: Constraint) -> GrammarError:
     """xgrammar's words about a bad grammar, with their line and column where it tells them."""
     text = _LOCATION.sub("", message.strip())
+    if isinstance(constraint, Regex):
+        reason = _POSITION.sub("", text).strip()  # a place in what it makes of the pattern
+        return malformed(constraint.pattern) or UnsupportedConstraint(
+            f"xgrammar cannot read the regex: {reason}"
+        )
     if match := _PLACE.search(text):
         return GrammarError(match[3].strip(), line=int(match[1]), column=int(match[2]))
-    if isinstance(constraint, Regex) and (match := _POSITION.search(text)):
-        return UnsupportedConstraint(f"xgrammar cannot read the regex: {match[2].strip()}")
     if isinstance(constraint, JsonSchema):
         return UnsupportedConstraint(f"xgrammar refuses the schema: {text}", pointer="#")
     return GrammarError(text)

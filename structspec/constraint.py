@@ -21,8 +21,8 @@ class JsonSchema:
     `style` fixes the white space: "spaced" is what `json.dumps` writes (`", "` and `": "`),
     "compact" has none, "pretty" is `json.dumps(indent=2)`, "flexible" leaves up to 8 blanks free.
     `property_order="schema"` writes properties in the order the schema declares them. `closed`: an
-    object that is silent about `additionalProperties` admits only its declared properties; False is
-    JSON Schema to the letter.
+    object that is silent about `additionalProperties` admits only its declared properties, if it
+    declares any; a bare `{"type": "object"}` stays a map. False is JSON Schema to the letter.
     """
 
     schema: Mapping[str, Any] | bool | str

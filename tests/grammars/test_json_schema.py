@@ -1,0 +1,202 @@
+"""JSON schemas: what is written, what is refused and where, what the report says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from structspec.constraint import JsonSchema
+from structspec.errors import GrammarError, UnsupportedConstraint
+from tests.grammars.cases import PERSON, backend
+from tests.grammars.test_real_world_schemas import accepts
+
+LIBRARIES = pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
+VALUE = {"name": "Zoë", "age": 7, "tags": ["a", "b"]}
+WRITTEN = {
+    "spaced": '{"name": "Zoë", "age": 7, "tags": ["a", "b"]}',
+    "compact": '{"name":"Zoë","age":7,"tags":["a","b"]}',
+    "pretty": json.dumps(VALUE, ensure_ascii=False, indent=2),
+}
+
+
+def takes(library: str, constraint: JsonSchema, text: str) -> bool:
+    """Whether this text, and the end after it, may be written."""
+    matcher = backend("bytes", library).compile(constraint).matcher()
+    return all(map(matcher.accept, text.encode())) and matcher.accept(256)
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize(
+    ("library", "style"),
+    [
+        ("llguidance", "spaced"),
+        ("llguidance", "compact"),
+        ("xgrammar", "spaced"),
+        ("xgrammar", "compact"),
+        ("xgrammar", "pretty"),
+    ],
+)
+def test_a_style_writes_its_own_white_space_and_no_other(library, style, written):
+    constraint = JsonSchema(PERSON, style=style)
+    assert takes(library, constraint, WRITTEN[written]) == (written == style)
+
+
+@LIBRARIES
+def test_pretty_empty_containers_are_written_as_json_dumps_does(library):
+    constraint = JsonSchema(PERSON, style="pretty")
+    if library == "llguidance":
+        with pytest.raises(UnsupportedConstraint, match="needs xgrammar"):
+            backend("bytes", library).compile(constraint)
+        return
+    assert takes(
+        library, constraint, json.dumps({**VALUE, "tags": []}, ensure_ascii=False, indent=2)
+    )
+
+
+@LIBRARIES
+@pytest.mark.parametrize(("num_blanks", "is_taken"), [(0, True), (1, True), (8, True), (9, False)])
+def test_flexible_white_space_ends_at_8_blanks(library, num_blanks, is_taken):
+    constraint = JsonSchema({"type": "array", "items": {"type": "null"}}, style="flexible")
+    assert takes(library, constraint, f"[null,{' ' * num_blanks}null]") == is_taken
+
+
+@LIBRARIES
+def test_closed_objects_have_declared_keys_only_unless_the_schema_says_otherwise(library):
+    text = '{"a": 1, "b": 2}'
+    silent = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    assert not takes(library, JsonSchema(silent), text)
+    assert takes(library, JsonSchema(silent, closed=False), text)
+    assert takes(library, JsonSchema(silent | {"additionalProperties": True}), text)
+
+
+@LIBRARIES
+def test_an_object_without_properties_stays_a_map(library):
+    assert takes(library, JsonSchema({"type": "object"}), '{"any": [1, {"key": null}]}')
+
+
+def test_an_object_described_in_two_places_stays_open_so_that_both_can_hold():
+    part = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    other = {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]}
+    constraint = JsonSchema({"allOf": [part, other]})
+    assert takes("llguidance", constraint, '{"a": 1, "b": 2}')
+    assert any("left open" in c for c in backend("bytes", "llguidance").report(constraint).changes)
+
+
+def test_an_escaped_key_does_not_lead_round_the_schema_of_a_declared_one():
+    schema = {
+        "type": "object",
+        "properties": {"abc": {"type": "integer"}},
+        "additionalProperties": {"type": "string"},
+    }
+    assert takes("llguidance", JsonSchema(schema), '{"xyz": "s"}')
+    assert not takes("llguidance", JsonSchema(schema), r'{"\u0061bc": "s"}')
+
+
+def test_options_inside_a_schema_do_not_change_the_style():
+    schema = {"x-guidance": {"whitespace_flexible": True, "lenient": True}, **PERSON}
+    assert not takes("llguidance", JsonSchema(schema), WRITTEN["compact"])
+    assert takes("llguidance", JsonSchema(schema), WRITTEN["spaced"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer", "words"),
+    [
+        ({"properties": {"a": {"$ref": "#/$defs/x"}}}, "#/properties/a/$ref", "'#/$defs/x'"),
+        ({"properties": {"a": {"$ref": "#name"}}}, "#/properties/a/$ref", "anchor"),
+        ({"items": {"$ref": "https://a.b/c.json"}}, "#/items/$ref", "not fetched"),
+        ({"$ref": "#"}, "#/$ref", "itself"),
+        ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "#/$defs/", "itself"),
+        ({"properties": {"a/b": {"type": "objekt"}}}, "#/properties/a~1b/type", "objekt"),
+        ({"required": "name"}, "#/required", "array"),
+        ({"properties": {"a": {"minLength": -1}}}, "#/properties/a/minLength", "minimum"),
+        ({"properties": {"a": {"pattern": "(b"}}}, "#/properties/a/pattern", "unclosed"),
+        (False, "#", "false"),
+        ({"type": "object", "required": ["n"], "properties": {"n": {"$ref": "#"}}}, "#", "itself"),
+        (
+            {
+                "type": "object",
+                "required": ["n"],
+                "properties": {"n": {"type": "integer", "minimum": 5, "maximum": 4}},
+            },
+            "#/properties/n",
+            "minimum",
+        ),
+        ("[1]", "#", "object, true or false"),
+    ],
+    ids=lambda value: json.dumps(value)[:40] if not isinstance(value, str) else None,
+)
+@LIBRARIES
+def test_a_wrong_schema_is_refused_with_its_place(library, schema, pointer, words):
+    with pytest.raises(GrammarError) as caught:
+        backend("bytes", library).compile(JsonSchema(schema))
+    if library == "llguidance" or not isinstance(caught.value, UnsupportedConstraint):
+        assert (caught.value.pointer or "").startswith(pointer)
+        assert words in str(caught.value)
+
+
+def test_schema_text_that_is_not_json_is_refused_with_line_and_column():
+    with pytest.raises(GrammarError) as caught:
+        backend("bytes", "llguidance").compile(JsonSchema('{"type":\n "string",}'))
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$defs": {"a": {"type": "integer"}}, "$ref": "#/$defs/a"},
+        {"$defs": {"a": {"$anchor": "here", "type": "integer"}}, "$ref": "#here"},
+        {"$id": "https://a.b/c", "$defs": {"a": {"$id": "d", "type": "integer"}}, "$ref": "d"},
+        {"x": {"y/z": [{"type": "integer"}]}, "$ref": "#/x/y~1z/0"},
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "definitions": {"a": {"id": "#here", "type": "integer"}},
+            "allOf": [{"$ref": "#here"}],
+        },
+    ],
+    ids=["pointer", "anchor", "id", "unknown-keyword", "draft-4"],
+)
+def test_a_reference_inside_the_schema_is_followed(schema):
+    assert takes("llguidance", JsonSchema(schema), "12")
+    assert not takes("llguidance", JsonSchema(schema), '"12"')
+
+
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({"not": {"type": "string"}}, "not"),
+        ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, "uniqueItems"),
+        ({"type": "string", "format": "made-up"}, "format"),
+        ({"type": "string", "format": "date"}, "format"),
+        ({"type": "string", "pattern": "^(?!a)[a-z]+$"}, "pattern"),
+        ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, "oneOf"),
+        ({"if": {"type": "string"}, "then": {"minLength": 2}}, "if"),
+        ({"patternProperties": {"^a": {"type": "null"}, "b$": {}}}, "patternProperties"),
+        ({"properties": {"a": {}, "b": {}}, "minProperties": 1}, "minProperties"),
+        ({"type": "object", "propertyNames": {"maxLength": 3}}, "propertyNames"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_one_library_only_approximates_the_other_refuses_or_approximates(schema, keyword):
+    constraint = JsonSchema(schema, closed=False)
+    report = backend("bytes", "llguidance").report(constraint)
+    assert keyword in {finding.keyword for finding in report.approximated}
+    assert keyword not in {finding.keyword for finding in report.enforced}
+    assert not report.exact
+    other = backend("bytes", "xgrammar").report(constraint)
+    assert keyword not in {finding.keyword for finding in other.enforced}
+    assert not other.exact
+
+
+def test_annotations_are_no_findings():
+    schema = {"type": "null", "title": "t", "description": "d", "default": 1, "examples": [2]}
+    report = backend("bytes", "llguidance").report(JsonSchema(schema))
+    assert [finding.keyword for finding in report.enforced] == ["type"]
+    assert report.exact
+
+
+def test_a_thousand_optional_properties_can_be_written():
+    schema = {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(1000)}}
+    grammar = backend("bytes", "llguidance").compile(JsonSchema(schema))
+    assert accepts(grammar, {"p3": 1, "p999": 2})
+    assert not accepts(grammar, {"p999": 2, "p3": 1})

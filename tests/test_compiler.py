@@ -1,0 +1,214 @@
+"""The grammar compiler: shared compiles, a cache, errors and time limits through the future."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import wait
+
+import pytest
+
+from structspec.compiler import GrammarCompiler
+from structspec.constraint import Choice, Grammar, JsonSchema, Regex
+from structspec.errors import (
+    Cancelled,
+    CompileTimeout,
+    EngineError,
+    GrammarError,
+    InvalidRequest,
+    UnsupportedConstraint,
+)
+from structspec.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary.bytes()
+
+
+class Stand:
+    """A backend under the test's control: it counts, waits for `gate` on "slow", fails on "bad"."""
+
+    def __init__(self) -> None:
+        self.compiled: list[Regex] = []
+        self.gate = threading.Event()
+        self.began = threading.Event()
+
+    def get(self, name, constraint):
+        return self
+
+    def compile(self, constraint):
+        self.compiled.append(constraint)
+        self.began.set()
+        if constraint.pattern.startswith("slow"):
+            self.gate.wait(30)
+        if constraint.pattern == "bad":
+            raise GrammarError("bad")
+        if constraint.pattern == "bug":
+            raise ZeroDivisionError("a bug")
+        return f"compiled {constraint.pattern}"
+
+
+@pytest.fixture
+def stand(monkeypatch):
+    backend = Stand()
+    monkeypatch.setattr("structspec.compiler.Backends", lambda vocabulary: backend)
+    yield backend
+    backend.gate.set()
+
+
+def make(**options) -> GrammarCompiler:
+    return GrammarCompiler(VOCABULARY, **options)
+
+
+def test_submit_returns_before_the_compile_is_done(stand):
+    future = make().submit(Regex("slow"))
+    assert stand.began.wait(10)
+    assert not future.done()
+    stand.gate.set()
+    assert future.result(10) == "compiled slow"
+
+
+def test_equal_constraints_share_one_compile_in_flight_and_after(stand):
+    compiler = make()
+    first, second = compiler.submit(Regex("slow")), compiler.submit(Regex("slow"))
+    stand.gate.set()
+    assert first.result(10) is second.result(10)
+    assert compiler.submit(Regex("slow")).result(10) is first.result(10)
+    assert len(stand.compiled) == 1
+
+
+def test_the_cache_keeps_the_last_used(stand):
+    compiler = make(cache_size=2)
+    for pattern in ("a", "b", "a", "c", "a", "b"):  # c drives out b
+        compiler.submit(Regex(pattern)).result(10)
+    assert [c.pattern for c in stand.compiled] == ["a", "b", "c", "b"]
+
+
+def test_a_failure_arrives_through_the_future_and_is_not_kept(stand):
+    compiler = make()
+    for _ in range(2):
+        with pytest.raises(GrammarError, match="bad"):
+            compiler.submit(Regex("bad")).result(10)
+    assert len(stand.compiled) == 2
+
+
+def test_a_librarys_own_failure_becomes_an_engine_error_with_its_cause(stand):
+    with pytest.raises(EngineError, match="a bug") as caught:
+        make().submit(Regex("bug")).result(10)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_compile_over_its_time_fails_and_the_pool_goes_on(stand):
+    compiler = make(num_threads=1, timeout_s=0.05)
+    for _ in range(2):  # every thread there was is stuck twice over
+        with pytest.raises(CompileTimeout, match="0.05 s"):
+            compiler.submit(Regex("slow")).result(10)
+    assert compiler.submit(Regex("quick")).result(10) == "compiled quick"
+
+
+def test_what_a_late_compile_brings_is_not_kept(stand):
+    compiler = make(num_threads=1, timeout_s=0.05)
+    with pytest.raises(CompileTimeout):
+        compiler.submit(Regex("slow")).result(10)
+    stand.gate.set()
+    assert compiler.submit(Regex("slow")).result(10) == "compiled slow"
+    assert len(stand.compiled) == 2
+
+
+def test_waiting_in_the_queue_does_not_count_as_compiling(stand):
+    compiler = make(num_threads=1, timeout_s=0.3)
+    slow, queued = compiler.submit(Regex("slow")), compiler.submit(Regex("quick"))
+    with pytest.raises(CompileTimeout):
+        slow.result(10)
+    assert queued.result(10) == "compiled quick"
+
+
+def test_nobody_can_cancel_what_others_wait_for(stand):
+    compiler = make()
+    mine, theirs = compiler.submit(Regex("slow")), compiler.submit(Regex("slow"))
+    assert not mine.cancel()
+    stand.gate.set()
+    assert theirs.result(10) == "compiled slow"
+
+
+def test_close_gives_up_what_waits_and_refuses_what_comes(stand):
+    compiler = make(num_threads=1)
+    begun = compiler.submit(Regex("slow"))
+    assert stand.began.wait(10)
+    waiting = compiler.submit(Regex("waits"))
+    compiler.close()
+    compiler.close()
+    with pytest.raises(Cancelled):
+        waiting.result(10)
+    with pytest.raises(Cancelled):
+        compiler.submit(Regex("late")).result(10)
+    stand.gate.set()
+    assert begun.result(10) == "compiled slow"
+
+
+def test_many_threads_may_submit_at_once(stand):
+    compiler = make()
+    futures = []
+    threads = [
+        threading.Thread(
+            target=lambda: futures.extend(compiler.submit(Regex(str(i))) for i in range(20))
+        )
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wait(futures, 10).not_done
+    assert len(futures) == 160
+    assert sorted(int(c.pattern) for c in stand.compiled) == list(range(20))
+
+
+def test_an_unknown_backend_is_refused_at_once():
+    with pytest.raises(InvalidRequest, match="llguidance"):
+        make(backend="nonesuch")
+    with pytest.raises(InvalidRequest, match="llguidance"):
+        make().submit(Regex("a"), backend="nonesuch")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "library"),
+    [
+        (JsonSchema({"type": "integer"}), "llguidance"),
+        (JsonSchema({"type": "integer"}, style="pretty"), "xgrammar"),
+        (Regex("a"), "llguidance"),
+        (Choice(("a",)), "llguidance"),
+        (Grammar('start: "a"'), "llguidance"),
+        (Grammar('root ::= "a"'), "xgrammar"),
+    ],
+)
+def test_auto_takes_the_library_that_can(constraint, library):
+    grammar = make().submit(constraint).result(30)
+    assert grammar.report.backend == library
+    assert grammar.report.exact
+    assert grammar.compile_ms > 0
+
+
+def test_a_backend_named_for_one_constraint_is_used_for_it():
+    compiler = make()
+    assert compiler.submit(Regex("a"), "xgrammar").result(30).report.backend == "xgrammar"
+    assert compiler.submit(Regex("a")).result(30).report.backend == "llguidance"
+    with pytest.raises(UnsupportedConstraint):
+        compiler.submit(Grammar('root ::= "a"'), "llguidance").result(30)
+
+
+def test_compile_awaits_and_raises_like_the_future():
+    async def both():
+        compiler = make()
+        grammar = await compiler.compile(Regex("ab"))
+        with pytest.raises(GrammarError):
+            await compiler.compile(Regex("(a"))
+        return grammar.matcher().forced(10)
+
+    assert asyncio.run(both()) == b"ab"
+
+
+@pytest.mark.parametrize(
+    "constraint", [JsonSchema("{"), JsonSchema({"a": {1}}), Choice((["a"],)), Choice(())]
+)
+def test_what_is_no_constraint_fails_through_the_future(constraint):
+    with pytest.raises(GrammarError):
+        make().submit(constraint).result(30)

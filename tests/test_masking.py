@@ -1,0 +1,159 @@
+"""The two mask calls of a step: whose rows are filled, what a draft's fate is, who fails alone."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+
+from structspec.bitmask import unpack_row
+from structspec.constraint import Constraint, Grammar, Regex
+from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledRequest
+from structspec.errors import EngineError
+from structspec.grammars.base import MatcherFailed
+from structspec.masking import Masker
+from structspec.request import Request, SamplingParams
+from structspec.vocabulary import Vocabulary
+from tests.grammars.cases import backend
+
+VOCABULARY = Vocabulary.bytes()
+STOP = 256
+
+
+def make_request(constraint: Constraint | None = None, library: str = "llguidance") -> Request:
+    """A request at the start of its output; None: unconstrained."""
+    if constraint is None:
+        return Request(0, [1], SamplingParams(), 10)
+    compiled: Future = Future()
+    compiled.set_result(backend("bytes", library).compile(constraint))
+    request = Request(0, [1], SamplingParams(), 10, compiled)
+    request.matcher = compiled.result().matcher()
+    return request
+
+
+def make_batch(*requests: Request, unsampled: tuple[int, ...] = ()) -> Batch:
+    return Batch([ScheduledRequest(r, 1, 8, i not in unsampled) for i, r in enumerate(requests)])
+
+
+def make_draft(*texts: bytes) -> Draft:
+    return Draft([list(text) for text in texts], [None] * len(texts), [0] * len(texts))
+
+
+def allowed(row) -> list[int]:
+    return np.flatnonzero(unpack_row(row.numpy(), 257)).tolist()
+
+
+def test_only_constrained_sampled_requests_have_rows_and_each_knows_its_logits_row():
+    requests = [
+        make_request(),
+        make_request(Regex("abc")),
+        make_request(Regex("xy")),
+        make_request(Regex("q")),
+    ]
+    batch = make_batch(*requests, unsampled=(2,))
+    mask = Masker(VOCABULARY).fill(batch, make_draft(b"zz", b"ab", b"", b""))
+    # logits rows: 0 1 2 free | 3 4 5 constrained | (unsampled: none) | 6 constrained
+    assert mask.rows.tolist() == [3, 4, 5, 6]
+    assert mask.num_valid == [2, 2, 0, 0]
+    assert [allowed(row) for row in mask.bitmask] == [[97], [98], [99], [ord("q")]]
+
+
+def test_num_valid_is_where_the_first_forbidden_draft_stands():
+    batch = make_batch(make_request(Regex("abc")), make_request(Regex("abc")))
+    mask = Masker(VOCABULARY).fill(batch, make_draft(b"axc", b"abc"))
+    assert mask.num_valid == [1, 3]
+    assert allowed(mask.bitmask[1]) == [98]  # what has to stand there instead
+    assert allowed(mask.bitmask[7]) == [STOP]
+
+
+def test_fill_changes_no_matcher_and_may_be_called_again():
+    masker, batch = Masker(VOCABULARY), make_batch(make_request(Regex("abc|abd")))
+    first = masker.fill(batch, make_draft(b"ab")).bitmask.clone()
+    assert (masker.fill(batch, make_draft(b"ab")).bitmask == first).all()
+
+
+def test_a_batch_without_constraints_gives_an_empty_mask():
+    mask = Masker(VOCABULARY).fill(make_batch(make_request()), make_draft(b"ab"))
+    assert mask.bitmask.shape == (0, 9)
+    assert mask.rows.tolist() == []
+    assert mask.num_valid == [2]
+
+
+def test_requests_of_different_backends_share_one_mask():
+    batch = make_batch(
+        make_request(Regex("ab"), "xgrammar"),
+        make_request(Regex("cd")),
+        make_request(Grammar('root ::= "ef"'), "xgrammar"),
+    )
+    mask = Masker(VOCABULARY).fill(batch, make_draft(b"a", b"x", b""))
+    assert [allowed(mask.bitmask[i]) for i in (0, 1, 2, 4)] == [[97], [98], [99], [101]]
+    assert mask.rows.tolist() == [0, 1, 2, 3, 4]
+    assert mask.num_valid == [1, 0, 0]
+
+
+def test_the_buffer_grows_and_shrinks_with_the_batch():
+    masker = Masker(VOCABULARY)
+    requests = [make_request(Regex("ab")) for _ in range(5)]
+    for num in (1, 5, 2):
+        mask = masker.fill(make_batch(*requests[:num]), make_draft(*[b"a"] * num))
+        assert [allowed(row) for row in mask.bitmask] == [[97], [98]] * num
+
+
+def test_a_row_nobody_fills_allows_the_end_alone():
+    masker = Masker(VOCABULARY)
+    masker.fill(make_batch(make_request(Regex("abcd"))), make_draft(b"abcd"))
+    mask = masker.fill(make_batch(make_request(Regex("abcd"))), make_draft(b"xbcd"))
+    assert [allowed(row) for row in mask.bitmask] == [[97]] + [[STOP]] * 4
+
+
+def test_time_spent_on_rows_is_charged_to_constrained_requests():
+    free, one, two = make_request(), make_request(Regex("abc")), make_request(Regex("abc"))
+    Masker(VOCABULARY).fill(make_batch(free, one, two), make_draft(b"ab", b"ab", b""))
+    assert free.stats.mask_ms == 0
+    assert one.stats.mask_ms == pytest.approx(3 * two.stats.mask_ms)
+    assert two.stats.mask_ms > 0
+
+
+def test_advance_moves_each_matcher_over_its_new_tokens():
+    one, other, free = make_request(Regex("abcd")), make_request(Regex("xy")), make_request()
+    masker, batch = Masker(VOCABULARY), make_batch(one, other, free)
+    masker.advance(batch, SamplerOutput([list(b"abc"), list(b"x"), [5]], [2, 0, 0]))
+    mask = masker.fill(batch, make_draft(b"", b"", b""))
+    assert [allowed(row) for row in mask.bitmask] == [[ord("d")], [ord("y")]]
+    masker.advance(batch, SamplerOutput([[*b"d", STOP], list(b"y"), [5]], [1, 0, 0]))
+    assert allowed(masker.fill(batch, make_draft(b"", b"", b"")).bitmask[0]) == [STOP]
+    assert one.error is None and other.error is None
+
+
+def test_a_forbidden_token_in_the_output_fails_its_own_request_only():
+    wrong, right = make_request(Regex("abcd")), make_request(Regex("xy"))
+    masker = Masker(VOCABULARY)
+    masker.advance(make_batch(wrong, right), SamplerOutput([list(b"ac"), list(b"x")], [1, 0]))
+    assert isinstance(wrong.error, EngineError)
+    assert "99" in str(wrong.error)
+    assert right.error is None
+    assert right.matcher is not None and right.matcher.forced(9) == b"y"
+
+
+class Broken:
+    """A matcher whose library has given up."""
+
+    def __getattr__(self, name):
+        raise MatcherFailed("too many items")
+
+
+@pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
+def test_a_matcher_that_fails_takes_no_other_request_with_it(library):
+    broken, fine = make_request(Regex("ab"), library), make_request(Regex("cd"), library)
+    assert broken.matcher is not None
+    broken.matcher.library = Broken()
+    masker, batch = Masker(VOCABULARY), make_batch(broken, fine)
+    mask = masker.fill(batch, make_draft(b"a", b"c"))
+    assert isinstance(broken.error, EngineError)
+    assert fine.error is None
+    assert mask.num_valid == [0, 1]
+    # never everything: the row can be sampled from, and the request is dropped
+    assert [allowed(row) for row in mask.bitmask] == [[STOP], [STOP], [ord("c")], [ord("d")]]
+    masker.advance(batch, SamplerOutput([[STOP], list(b"cd")], [0, 1]))
+    assert fine.error is None
