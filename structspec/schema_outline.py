@@ -1,21 +1,14 @@
-"""A JSON schema in a few words: ` with keys name (string), age (integer)`."""
+"""A JSON schema in a few words: ` with keys name, age (in years), mood (one of "good", "bad")`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_DEPTH = 4  # deeper nesting, and recursion, is not worth a sentence
 MAX_ENUM = 12
-
-_PLURAL = {
-    "string": "strings",
-    "integer": "integers",
-    "number": "numbers",
-    "boolean": "booleans",
-    "object": "objects",
-}
+MAX_DESCRIPTION = 100
 
 
 class _TooComplex(Exception):
@@ -23,80 +16,85 @@ class _TooComplex(Exception):
 
 
 def outline(json_schema: Mapping[str, Any]) -> str | None:
-    """Words that complete "Answer in JSON …", or None where words would not do it justice."""
+    """Words that complete "Answer in JSON…", or None where words would not do it justice.
+
+    Types are left out: the constraint holds them, and small models answer better without.
+    """
     try:
-        root = _resolve(json_schema, json_schema)
-        if "properties" in root:
-            return f" with keys {_keys(root, json_schema, 0)}"
-        return f": {_words(root, json_schema, 0)}"
+        words = _words(json_schema, json_schema, 0)
     except _TooComplex:
         return None
+    if words.startswith("keys "):
+        return f" with {words}"
+    return f": {words}" if words else ""
 
 
 def _words(schema: Any, root: Mapping[str, Any], depth: int) -> str:
-    """One value in words, such as `list of objects with keys a (string), b (integer)`."""
+    """What is to be known about one value beyond its type; often nothing."""
     if depth > MAX_DEPTH or not isinstance(schema, Mapping):
         raise _TooComplex
     schema = _resolve(schema, root)
     if "const" in schema:
         return _literal(schema["const"])
     if "enum" in schema:
-        if len(schema["enum"]) > MAX_ENUM:
-            raise _TooComplex
-        return "one of " + ", ".join(map(_literal, schema["enum"]))
+        return _enum(schema["enum"])
     for union in ("anyOf", "oneOf"):
         if union in schema:
-            return " or ".join(_words(branch, root, depth + 1) for branch in schema[union])
-    return _typed(schema, root, depth)
-
-
-def _typed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        return " or ".join(kind)
-    if kind == "array":
-        return _list(schema, root, depth)
+            branches = (_words(branch, root, depth + 1) for branch in schema[union])
+            return " or ".join(filter(None, branches))
     if "properties" in schema:
-        return f"object with keys {_keys(schema, root, depth)}"
-    if kind == "object":
-        return "object"
-    if kind == "null":
-        return "null"
-    if kind not in _PLURAL:
+        return f"keys {_keys(schema, root, depth)}"
+    if "prefixItems" in schema:
+        return _tuple(schema, root, depth)
+    if schema.get("type") == "array":
+        return _list(schema, root, depth)
+    if not isinstance(schema.get("type"), str | list):
         raise _TooComplex
-    return str(schema.get("format") or kind) if kind == "string" else kind
+    return ""
+
+
+def _enum(values: Sequence[Any]) -> str:
+    if len(values) > MAX_ENUM:
+        raise _TooComplex
+    return "one of " + ", ".join(map(_literal, values))
+
+
+def _tuple(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    members = [_words(item, root, depth + 1) for item in schema["prefixItems"]]
+    return "list of " + ", ".join(
+        words or str(_resolve(item, root).get("type", "value"))
+        for words, item in zip(members, schema["prefixItems"], strict=True)
+    )
 
 
 def _list(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
-    if "prefixItems" in schema:
-        members = ", ".join(_words(item, root, depth + 1) for item in schema["prefixItems"])
-        return f"list of {members}"
     items = schema.get("items", {})
-    if not isinstance(items, Mapping):
-        raise _TooComplex
-    words = _words(items, root, depth + 1) if items else "values"
-    first, _, rest = words.partition(" ")
-    if first in _PLURAL and not rest.startswith("or "):
-        return f"list of {_PLURAL[first]} {rest}".rstrip()
-    return f"list, each {words}"
+    words = _words(items, root, depth + 1) if items else ""
+    if not words:
+        return "list"
+    return f"list of objects with {words}" if words.startswith("keys ") else f"list, each {words}"
 
 
 def _keys(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    """`name, home (keys street, city), mood (one of "good", "bad", optional)`."""
     required = schema.get("required", ())
     parts = []
     for name, member in schema["properties"].items():
-        words = _words(member, root, depth + 1)
-        optional = "" if name in required else ", optional"
-        description = _description(member)
-        parts.append(f"{name} ({words}{optional}{description})")
+        notes = [
+            _words(member, root, depth + 1),
+            _description(member),
+            "" if name in required else "optional",
+        ]
+        note = ", ".join(filter(None, notes))
+        parts.append(f"{name} ({note})" if note else name)
     return ", ".join(parts)
 
 
 def _description(member: Mapping[str, Any]) -> str:
     text = str(member.get("description", "")).strip().rstrip(".")
-    if "\n" in text or len(text) > 100:
+    if "\n" in text or len(text) > MAX_DESCRIPTION:
         raise _TooComplex
-    return f": {text}" if text else ""
+    return text
 
 
 def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
