@@ -2,13 +2,16 @@
 
 x = n ln 2 + r with |r| <= ln 2 / 2; exp(x) = 2^n (1 + r + r^2 P(r)). Within 2 units in the last
 place; x is clamped to ±87, where float32 still has normal numbers.
+
+Numba's disk cache does not see that a change here changes the callers too: after one, delete
+`kernels/__pycache__`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from structspec.kernels.compiled import compiled
+from structspec.kernels.compiled import compiled_in_order
 
 _LIMIT = np.float32(87.0)
 _LOG2_E = np.float32(1.4426950408889634)
@@ -25,7 +28,7 @@ _HALF = np.float32(0.5)
 _ONE = np.float32(1.0)
 
 
-@compiled
+@compiled_in_order  # else r loses the digits that the two parts of ln 2 are there for
 def exp(x: np.float32) -> np.float32:
     """exp(x); call it from compiled code only."""
     x = min(max(x, -_LIMIT), _LIMIT)

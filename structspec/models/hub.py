@@ -28,8 +28,9 @@ def download(hub_id: str) -> Path:
                 _raise_exceptions_for_missing_entries=not is_optional,
             )
         except OSError as error:  # offline, unknown and gated are all raised as this
+            reason = " ".join(str(error).split())
             raise ModelNotFound(
-                f"{hub_id} cannot be had from the Hugging Face hub ({name}): {error} Tried the"
+                f"{hub_id} cannot be had from the Hugging Face hub ({name}): {reason} Tried the"
                 " local cache and the network. Check the id and the connection, log in if the"
                 " model is gated, or give the path of a local folder or .gguf file"
             ) from error

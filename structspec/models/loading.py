@@ -45,35 +45,12 @@ class LoadedModel:
     generation: GenerationDefaults
 
 
-def load_model(
-    model: str | Path,
-    *,
-    dtype: torch.dtype = torch.float32,
-    device: str | torch.device = "cpu",
-    max_model_len: int | None = None,
-) -> LoadedModel:
-    """Load a known name, a .gguf file, a folder in Hugging Face's layout, or a hub id.
+def find_model(model: str | Path) -> Path:
+    """The .gguf file or the folder that a name, path or hub id stands for.
 
-    Raises ModelNotFound where there is no such model, ModelError where it cannot be run.
+    Raises ModelNotFound, saying what was tried. Only a hub id may need the network.
     """
-    path = _find(str(model))
-    if path.suffix == ".gguf":
-        file = GgufFile(path)
-        config = _limited(config_from_gguf(file), max_model_len)
-        weights: Weights = GgufWeights(file, config)
-        tokenizer, generation = tokenizer_from_gguf(file), GenerationDefaults()
-    else:
-        config = _limited(config_from_json(read_json(path / "config.json")), max_model_len)
-        settings = read_json(path / "generation_config.json", is_optional=True)
-        weights = SafetensorsWeights(path)
-        tokenizer = tokenizer_from_folder(path, config.vocab_size, _eos_token_ids(settings))
-        generation = _generation_defaults(settings)
-    network = Llama(config, weights, dtype, torch.device(device))
-    return LoadedModel(str(model), config, network, tokenizer, generation)
-
-
-def _find(model: str) -> Path:
-    """The .gguf file or the folder that `model` stands for."""
+    model = str(model)
     if model in KNOWN_MODELS:
         return _find_in_package(model)
     path = Path(model).expanduser()
@@ -87,6 +64,33 @@ def _find(model: str) -> Path:
         f"there is no model {model!r}: give a known name ({', '.join(KNOWN_MODELS)}), the path of a"
         " .gguf file or of a folder with config.json and *.safetensors, or a hub id org/name"
     )
+
+
+def load_model(
+    model: str | Path,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    max_model_len: int | None = None,
+) -> LoadedModel:
+    """Load a known name, a .gguf file, a folder in Hugging Face's layout, or a hub id.
+
+    Raises ModelNotFound where there is no such model, ModelError where it cannot be run.
+    """
+    path = find_model(model)
+    if path.suffix == ".gguf":
+        file = GgufFile(path)
+        config = _limited(config_from_gguf(file), max_model_len)
+        weights: Weights = GgufWeights(file, config)
+        tokenizer, generation = tokenizer_from_gguf(file), GenerationDefaults()
+    else:
+        config = _limited(config_from_json(read_json(path / "config.json")), max_model_len)
+        settings = read_json(path / "generation_config.json", is_optional=True)
+        weights = SafetensorsWeights(path)
+        tokenizer = tokenizer_from_folder(path, config.vocab_size, _eos_token_ids(settings))
+        generation = _generation_defaults(settings)
+    network = Llama(config, weights, dtype, torch.device(device))
+    return LoadedModel(str(model), config, network, tokenizer, generation)
 
 
 def _find_in_package(name: str) -> Path:
