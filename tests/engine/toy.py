@@ -21,7 +21,9 @@ from structspec.request import Request, SamplingParams
 from structspec.vocabulary import Vocabulary
 
 STOP = 4
-VOCABULARY = Vocabulary((b"a", b"b", b"c", b"ab", None), (STOP,), lambda text: list(text.encode()))
+VOCABULARY = Vocabulary(
+    (b"a", b"b", b"c", b"ab", None), (STOP,), lambda text: ["abc".index(c) for c in text]
+)
 
 Conditional = Callable[[tuple[int, ...]], Sequence[float]]  # context -> logits over 5 tokens
 
