@@ -20,7 +20,7 @@ _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
 _LISTS = (*_IN_PLACE_LISTS, "prefixItems", "items")
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
-_DEFINITIONS = ("$defs", "definitions")
+DEFINITIONS = ("$defs", "definitions")
 _SINGLES = (
     *_IN_PLACE,
     "items",
@@ -175,7 +175,7 @@ def in_place(node: Node) -> list[Node]:
 
 def definitions(node: Node) -> Iterator[Node]:
     """The subschemas kept below for reference."""
-    for keyword in _DEFINITIONS:
+    for keyword in DEFINITIONS:
         for name, value in _mapping(node.keywords(), keyword):
             if isinstance(value, (dict, bool)):
                 yield node.below(f"{keyword}/{escape(name)}", value)
@@ -251,7 +251,7 @@ def _check_cycle(document: Document, node: Node) -> None:
     """Raise GrammarError where references only lead to references, round and round."""
     seen = {id(node.schema)}
     target = document.target(node)
-    while target is not None and set(target.keywords()) <= {"$ref", *_DEFINITIONS}:
+    while target is not None and set(target.keywords()) <= {"$ref", *DEFINITIONS}:
         if id(target.schema) in seen:
             raise GrammarError(
                 f"{node.keywords()['$ref']!r} refers only to itself", pointer=f"{node.pointer}/$ref"

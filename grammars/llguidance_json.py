@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llguidance import LLMatcher, LLParserLimits
@@ -14,7 +14,7 @@ from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.closed import close_objects
-from structspec.grammars.json_schema import Document, Node, parse
+from structspec.grammars.json_schema import DEFINITIONS, Document, Node, parse
 from structspec.grammars.keywords import ANNOTATIONS, CONSTRAINTS, findings, open_keys
 from structspec.grammars.productive import check_productive
 
@@ -103,6 +103,8 @@ def lower_json(constraint: JsonSchema) -> tuple[str, Report]:
     if any(open_keys(node) and node.keywords().get("properties") for node in document.nodes()):
         lowering.options["json_allowed_escapes"] = _ESCAPES_WITHOUT_U
     grammar = _repair_until_taken(lowering)
+    if constraint.closed:
+        lowering.approximated += _blurred_one_ofs(constraint, lowering)
     lost = {(f.pointer, f.keyword) for f in (*lowering.approximated, *lowering.refused)}
     report = Report(
         "llguidance",
@@ -112,6 +114,24 @@ def lower_json(constraint: JsonSchema) -> tuple[str, Report]:
         changes,
     )
     return grammar, report
+
+
+def _blurred_one_ofs(constraint: JsonSchema, lowering: _Lowering) -> list[Finding]:
+    """`oneOf`s whose branches only exclude each other since their objects were closed.
+
+    A value of one closed branch may match two of the branches as the user wrote them.
+    """
+    if lowering.options.get("coerce_one_of") or not any(
+        "oneOf" in node.keywords() for node in lowering.document.nodes()
+    ):
+        return []
+    _, report = lower_json(replace(constraint, closed=False))
+    reason = "branches exclude each other as closed objects only: more than one may match"
+    return [
+        replace(finding, reason=reason)
+        for finding in report.approximated
+        if finding.keyword == "oneOf"
+    ]
 
 
 def _strip_options(root: Any) -> None:
@@ -226,14 +246,24 @@ def _drop_patterns(lowering: _Lowering, message: str) -> bool:
 
 
 def _drop_beside_references(lowering: _Lowering, message: str) -> bool:
-    """Keywords beside a `$ref` that leads back to itself."""
+    """Keywords beside a `$ref`, or a union with one, that leads back to itself."""
     if "circular references with sibling keys" not in message:
         return False
+    return any(_drop_beside(lowering, kept) for kept in ("$ref", "anyOf", "oneOf"))
+
+
+def _drop_beside(lowering: _Lowering, kept: str) -> bool:
     dropped = False
     for node in lowering.document.nodes():
-        if "$ref" in node.keywords():
-            for keyword in (CONSTRAINTS & node.keywords().keys()) - {"$ref"}:
-                lowering.drop(node, keyword, "not part of the mask beside a recursive `$ref`")
+        schema = node.keywords()
+        if kept != "$ref" and not any("$ref" in part for part in schema.get(kept, ()) if part):
+            continue
+        for keyword in schema.keys() - {kept, *DEFINITIONS} if kept in schema else ():
+            if keyword in CONSTRAINTS:
+                lowering.drop(node, keyword, f"not part of the mask beside a recursive {kept!r}")
+                dropped = True
+            elif not keyword.startswith("$"):
+                del schema[keyword]
                 dropped = True
     return dropped
 

@@ -63,4 +63,4 @@ def _parts(node: Node, type_name: str) -> list[str]:
         return parts + (
             [f"{at}/{rest}"] if is_longer and isinstance(schema.get(rest), dict) else []
         )
-    return [f"{at}/items"] if num_items else []
+    return [f"{at}/items"] if num_items and "items" in schema else []

@@ -200,3 +200,44 @@ def test_a_thousand_optional_properties_can_be_written():
     grammar = backend("bytes", "llguidance").compile(JsonSchema(schema))
     assert accepts(grammar, {"p3": 1, "p999": 2})
     assert not accepts(grammar, {"p999": 2, "p3": 1})
+
+
+def test_branches_that_only_closing_keeps_apart_are_approximated():
+    branches = [
+        {"type": "object", "required": ["a", "b"], "properties": {"a": {"type": "string"}}},
+        {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}},
+    ]
+    report = backend("bytes", "llguidance").report(JsonSchema({"oneOf": branches}))
+    assert "oneOf" in {finding.keyword for finding in report.approximated}
+
+
+def test_branches_told_apart_by_a_constant_are_exact():
+    branches = [
+        {
+            "type": "object",
+            "properties": {"kind": {"const": kind}, "value": {"type": type_name}},
+            "required": ["kind", "value"],
+        }
+        for kind, type_name in (("text", "string"), ("count", "integer"))
+    ]
+    constraint = JsonSchema({"oneOf": branches})
+    assert backend("bytes", "llguidance").report(constraint).exact
+    assert takes("llguidance", constraint, '{"kind": "count", "value": 3}')
+    assert not takes("llguidance", constraint, '{"kind": "text", "value": 3}')
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "array", "minItems": 1}, {"type": "object", "required": ["a"]}]
+)
+def test_parts_that_are_demanded_but_not_described_may_be_anything(schema):
+    text = '[{"x": 1}]' if schema["type"] == "array" else '{"a": [1]}'
+    assert takes("llguidance", JsonSchema(schema), text)
+
+
+def test_a_recursive_union_with_siblings_is_approximated_not_refused():
+    union = {"minProperties": 1, "anyOf": [{"type": "string"}, {"$ref": "#/$defs/tree"}]}
+    tree = {"type": "object", "additionalProperties": union}
+    constraint = JsonSchema({"$defs": {"tree": tree}, "$ref": "#/$defs/tree"})
+    report = backend("bytes", "llguidance").report(constraint)
+    assert "minProperties" in {finding.keyword for finding in report.approximated}
+    assert takes("llguidance", constraint, '{"a": {"b": "c"}}')
