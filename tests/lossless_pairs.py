@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict  # before Python 3.12 pydantic takes no other
 
 from tests.real_requests import Pair
 
