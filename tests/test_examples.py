@@ -1,18 +1,23 @@
-"""Every example runs on the real model and prints what it promises; so does the README's."""
+"""On the real model: every example, the README's, the demo and the command line."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import structspec
 from structspec import LLM, AsyncLLM
+from structspec.demo import run_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -67,5 +72,19 @@ def test_readme_example_runs_as_it_stands(
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None
     monkeypatch.setattr(structspec, "LLM", lambda name: contextlib.nullcontext(llm))
-    exec(compile(code[1], "README.md", "exec"), {"__name__": "readme"})
+    program = compile(code[1], "README.md", "exec", dont_inherit=True)
+    exec(program, {"__name__": "readme"})
     assert len(capsys.readouterr().out.split()) >= 2
+
+
+def test_every_object_of_the_demo_is_valid(llm: LLM) -> None:
+    outcomes = list(run_tasks(llm))
+    assert [outcome.task.name for outcome in outcomes if not outcome.is_valid] == []
+
+
+def test_command_writes_a_valid_object_to_stdout() -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 40}}}
+    command = [sys.executable, "-m", "structspec", "generate", "--schema", json.dumps(schema)]
+    done = subprocess.run([*command, "--prompt", "Ada is here."], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    jsonschema.validate(json.loads(done.stdout), schema)

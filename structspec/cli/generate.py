@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from structspec.errors import InvalidRequest
+from structspec.request import SamplingParams
 
 if TYPE_CHECKING:
     from structspec.generation import Generation
@@ -27,7 +28,7 @@ def run_generate(options: argparse.Namespace) -> int:
     arguments = read_arguments(options)  # before the model is loaded: mistakes show at once
     from structspec.options import resolve_options
 
-    resolve_options(arguments)  # type: ignore[arg-type]
+    SamplingParams(**resolve_options(arguments).sampling)  # type: ignore[arg-type]
     from structspec.llm import LLM
 
     with LLM(options.model) as llm:

@@ -34,7 +34,7 @@ def show_demo(model: str) -> int:
             for outcome in run_tasks(llm):
                 outcomes.append(outcome)
                 progress.update(bar, advance=1, description=f"Done: {outcome.task.name}")
-    console.print(build_table(outcomes))
+    console.print(build_table(outcomes, f"structspec · {model}"))
     console.print(build_summary(outcomes))
     return 0 if all(outcome.is_valid for outcome in outcomes) else 1
 

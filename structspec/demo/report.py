@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rich import box
+from rich.console import Group, RenderableType
 from rich.highlighter import ReprHighlighter
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from structspec.demo.tasks import DemoTask
 from structspec.errors import StructspecError
 from structspec.generation import Generation
+
+HEADINGS = ("Task", "Valid", "Tokens", "Steps", "Tokens/step", "Acceptance", "Time")
+WIDTHS = (6, 7, 6, 12, 12, 8)
+MAX_TEXT = 140  # characters of free text to show
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +38,13 @@ class Outcome:
         return isinstance(result, Generation) and self.task.is_valid(result.value)
 
 
-def build_table(outcomes: Sequence[Outcome]) -> Table:
-    """One row per task; fits 80 columns and uses up to 100."""
-    table = Table(box=box.ROUNDED, show_lines=True, header_style="bold", padding=(0, 1))
-    table.add_column("Task", style="cyan", max_width=8)
-    table.add_column("Object", ratio=1, overflow="fold")
-    table.add_column("Valid", justify="center")
-    for heading in ("Tokens", "Steps", "Tokens\n/step", "Drafts\naccepted", "Time"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def build_table(outcomes: Sequence[Outcome], title: str) -> Panel:
+    """Each task's figures in a row and its object below, where it has the whole width."""
+    lines: list[RenderableType] = [_row(HEADINGS, style="bold"), Rule(style="dim")]
     for outcome in outcomes:
-        table.add_row(*_row(outcome))
-    return table
+        lines.append(_row(_figures(outcome)))
+        lines.append(Padding(_show(outcome.result), (0, 0, 1, 2)))
+    return Panel(Group(*lines), title=title, box=box.ROUNDED)
 
 
 def build_summary(outcomes: Sequence[Outcome]) -> Text:
@@ -51,9 +55,10 @@ def build_summary(outcomes: Sequence[Outcome]) -> Text:
         return Text("There is nothing to compare: one side has no finished task.")
     ratio = structured.tokens_per_second / free.tokens_per_second
     summary = Text(f"{structured.describe('Structured')}\n{free.describe('Free text')}\n")
-    summary.append(f"On this machine structured output was {ratio:.1f} × as fast", style="bold")
+    summary.append(f"Structured output was {ratio:.1f} × as fast as free text", style="bold")
     return summary.append(
-        " as free text by the same model and engine (one request at a time, compile time included)."
+        "\n(same model, engine and settings on this machine, one request at a time;"
+        "\nthe time includes reading the prompt and compiling the constraint)"
     )
 
 
@@ -89,14 +94,22 @@ def _speed(outcomes: Sequence[Outcome]) -> Speed | None:
     )
 
 
-def _row(outcome: Outcome) -> tuple[Text | str, ...]:
-    result = outcome.result
+def _row(cells: Sequence[Text | str], style: str = "") -> Table:
+    row = Table.grid(expand=True)
+    row.add_column(ratio=1)
+    for width in WIDTHS:
+        row.add_column(justify="right", width=width)
+    row.add_row(*cells, style=style)
+    return row
+
+
+def _figures(outcome: Outcome) -> tuple[Text | str, ...]:
+    name, result = Text(outcome.task.name, style="bold cyan"), outcome.result
     if not isinstance(result, Generation):
-        return outcome.task.name, Text(str(result), style="red"), _mark(False), *("",) * 5
+        return name, _mark(False), *("",) * 5
     stats, num_tokens = result.stats, result.usage.completion_tokens
     return (
-        outcome.task.name,
-        _show(result.value),
+        name,
         Text("–", style="dim") if outcome.task.is_free else _mark(outcome.is_valid),
         str(num_tokens),
         str(stats.num_target_steps),
@@ -106,10 +119,13 @@ def _row(outcome: Outcome) -> tuple[Text | str, ...]:
     )
 
 
-def _show(value: object) -> Text:
-    """The value as Python shows it; text as it stands."""
+def _show(result: Generation | StructspecError) -> Text:
+    """The value as Python shows it, text as it stands, or the error."""
+    if not isinstance(result, Generation):
+        return Text(str(result), style="red")
+    value = result.value
     if isinstance(value, str):
-        return Text(value)
+        return Text(value if len(value) <= MAX_TEXT else value[: MAX_TEXT - 1] + "…")
     return ReprHighlighter()(str(value) if isinstance(value, Enum) else repr(value))
 
 

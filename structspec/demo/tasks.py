@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, TypeAdapter
 
 
@@ -54,15 +55,16 @@ class Movie:
     year: int
 
 
-EVENT = {
+BOOKING = {
     "type": "object",
     "properties": {
-        "event": {"type": "string", "maxLength": 40},
+        "guest": {"type": "string", "maxLength": 40},
         "city": {"type": "string", "maxLength": 40},
-        "date": {"type": "string", "format": "date"},
-        "online": {"type": "boolean"},
+        "arrival": {"type": "string", "format": "date"},
+        "nights": {"type": "integer", "minimum": 1},
+        "breakfast": {"type": "boolean"},
     },
-    "required": ["event", "city", "date", "online"],
+    "required": ["guest", "city", "arrival", "nights", "breakfast"],
 }
 
 DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
@@ -91,9 +93,9 @@ class DemoTask:
         return not {"schema", "regex", "choices", "grammar"} & set(self.options)
 
 
-def with_schema(name: str, prompt: str, schema: Any) -> DemoTask:
-    """A task for a type: its value, dumped and read again, is the same value."""
-    adapter: TypeAdapter[Any] = TypeAdapter(dict[str, Any] if schema is EVENT else schema)
+def with_type(name: str, prompt: str, schema: Any) -> DemoTask:
+    """A task for a Python type: its value, written and read again, is the same value."""
+    adapter: TypeAdapter[Any] = TypeAdapter(schema)
 
     def is_valid(value: Any) -> bool:
         return bool(adapter.validate_json(adapter.dump_json(value)) == value)
@@ -107,46 +109,48 @@ def is_arithmetic(text: str) -> bool:
     return all(isinstance(node, ast.BinOp | ast.operator | ast.Constant) for node in nodes)
 
 
-TOPICS = ("sports", "politics", "technology", "cooking")
+TOPICS = ("technology", "cooking", "sports")
 
 TASKS = (
-    with_schema(
+    with_type(
         "nested model",
-        "Extract the employee: Maria Rossi is 34, lives at 12 Garden Street in Milan and speaks"
-        " Italian, English and Spanish.",
+        "Extract the employee: Anna Weber is 34, lives at 12 Garden Street in London and speaks"
+        " German, English and Spanish.",
         Employee,
     ),
-    with_schema(
+    with_type(
         "list of records",
-        "List the planets in this text: Mars has 2 moons, Earth has 1 moon and Neptune has 16"
-        " moons.",
-        list[Planet],
+        "List the planets in this text: Mars has 2 moons, Earth has 1 moon, Jupiter has 95 moons"
+        " and Neptune has 16 moons.",
+        Annotated[list[Planet], Field(max_length=5)],
     ),
-    with_schema(
+    with_type(
         "enum",
         "Is this review positive, neutral or negative? Review: I love this phone, the camera is"
         " wonderful and the battery lasts for days.",
         Mood,
     ),
-    with_schema(
+    with_type(
         "tool call",
         "Choose the tool for this request. Tools: get_weather(city, unit), send_mail(to, subject)."
         " Request: What is the weather in Paris in celsius?",
         GetWeather | SendMail,
     ),
-    with_schema(
+    with_type(
         "dataclass",
         "Extract the movie: Jurassic Park was directed by Steven Spielberg and came out in 1993.",
         Movie,
     ),
-    with_schema(
+    DemoTask(
         "JSON schema",
-        "Extract the event: PyCon takes place in Pittsburgh on 2025-05-14, on site and not online.",
-        EVENT,
+        "Extract the booking: Mr. Smith wants a room in Chicago from 2025-05-14 for 3 nights with"
+        " breakfast.",
+        {"schema": BOOKING},
+        Draft202012Validator(BOOKING).is_valid,
     ),
     DemoTask(
         "regex",
-        "Write the date as YYYY-MM-DD. The first moon landing was on July 20, 1969.",
+        "What is the date July 20, 1969 in the form YYYY-MM-DD?",
         {"regex": DATE},
         lambda text: re.fullmatch(DATE, text) is not None,
     ),
@@ -158,8 +162,8 @@ TASKS = (
     ),
     DemoTask(
         "choices",
-        "What is this headline about? Headline: New laptop chip doubles the speed of video"
-        f" editing. Answer with one of: {', '.join(TOPICS)}.",
+        "Which topic is this, technology or cooking or sports? New computer chip makes laptops"
+        " faster.",
         {"choices": TOPICS},
         lambda text: text in TOPICS,
     ),
@@ -170,8 +174,8 @@ TASKS = (
     ),
     DemoTask(
         "free text",
-        "Describe in a few sentences: Maria Rossi is 34, lives at 12 Garden Street in Milan and"
-        " speaks Italian, English and Spanish.",
+        "Describe this person in a few sentences: Anna Weber is 34, lives at 12 Garden Street in"
+        " London and speaks German, English and Spanish.",
         {"max_tokens": 80},
     ),
 )

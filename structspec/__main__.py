@@ -1,0 +1,7 @@
+"""`python -m structspec` is the `structspec` command."""
+
+import sys
+
+from structspec.cli import main
+
+sys.exit(main())
