@@ -11,7 +11,6 @@ Rows that are not named are neither read nor written: unconstrained requests cos
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import torch
 import triton
@@ -41,12 +40,12 @@ def apply_bitmask_reference(logits: Tensor, bitmask: Tensor, rows: Tensor) -> No
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _apply_bitmask_kernel(
-    logits_ptr: Any,
-    bitmask_ptr: Any,
-    rows_ptr: Any,
-    logits_stride: Any,
-    bitmask_stride: Any,
-    vocab_size: Any,
+    logits_ptr: tl.tensor,
+    bitmask_ptr: tl.tensor,
+    rows_ptr: tl.tensor,
+    logits_stride: tl.tensor,
+    bitmask_stride: tl.tensor,
+    vocab_size: tl.tensor,
     BLOCK_SIZE: tl.constexpr,
 ) -> None:
     j = tl.program_id(0).to(tl.int64)

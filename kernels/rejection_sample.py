@@ -18,8 +18,6 @@ distribution. Request i's drafts start at cu_num_draft_tokens[i], its rows at th
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -81,18 +79,18 @@ def _pad(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _rejection_sample_kernel(
-    target_probs_ptr: Any,
-    draft_token_ids_ptr: Any,
-    draft_probs_ptr: Any,
-    draft_probs_rows_ptr: Any,
-    cu_num_draft_tokens_ptr: Any,
-    num_valid_ptr: Any,
-    accept_uniform_ptr: Any,
-    draw_uniform_ptr: Any,
-    token_ids_ptr: Any,
-    num_accepted_ptr: Any,
-    vocab_size: Any,
-    max_num_drafts: Any,
+    target_probs_ptr: tl.tensor,
+    draft_token_ids_ptr: tl.tensor,
+    draft_probs_ptr: tl.tensor,
+    draft_probs_rows_ptr: tl.tensor,
+    cu_num_draft_tokens_ptr: tl.tensor,
+    num_valid_ptr: tl.tensor,
+    accept_uniform_ptr: tl.tensor,
+    draw_uniform_ptr: tl.tensor,
+    token_ids_ptr: tl.tensor,
+    num_accepted_ptr: tl.tensor,
+    vocab_size: tl.tensor,
+    max_num_drafts: tl.tensor,
     BLOCK_SIZE: tl.constexpr,
 ) -> None:
     i = tl.program_id(0)

@@ -10,8 +10,6 @@ probability is not 0. Sums are float64, so that a vocabulary's many small probab
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -29,8 +27,13 @@ def sample_reference(probs: Tensor, uniform: Tensor) -> Tensor:
 
 @triton.jit  # type: ignore[untyped-decorator]
 def load_weights(
-    p_ptr: Any, q_ptr: Any, q_size: Any, one_hot_id: Any, token_ids: Any, vocab_size: Any
-) -> Any:
+    p_ptr: tl.tensor,
+    q_ptr: tl.tensor,
+    q_size: tl.tensor,
+    one_hot_id: tl.tensor,
+    token_ids: tl.tensor,
+    vocab_size: tl.tensor,
+) -> tl.tensor:
     """One block of max(p - q, 0) as float64.
 
     q is a row where q_size is vocab_size, one-hot where one_hot_id is a token, and 0 where they
@@ -44,13 +47,13 @@ def load_weights(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def sum_weights(
-    p_ptr: Any,
-    q_ptr: Any,
-    q_size: Any,
-    one_hot_id: Any,
-    vocab_size: Any,
+    p_ptr: tl.tensor,
+    q_ptr: tl.tensor,
+    q_size: tl.tensor,
+    one_hot_id: tl.tensor,
+    vocab_size: tl.tensor,
     BLOCK_SIZE: tl.constexpr,
-) -> Any:
+) -> tl.tensor:
     """The total of a row of weights: the first pass."""
     total = tl.full((), 0.0, tl.float64)
     for start in range(0, vocab_size, BLOCK_SIZE):
@@ -62,14 +65,14 @@ def sum_weights(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def find_token(
-    p_ptr: Any,
-    q_ptr: Any,
-    q_size: Any,
-    one_hot_id: Any,
-    threshold: Any,
-    vocab_size: Any,
+    p_ptr: tl.tensor,
+    q_ptr: tl.tensor,
+    q_size: tl.tensor,
+    one_hot_id: tl.tensor,
+    threshold: tl.tensor,
+    vocab_size: tl.tensor,
     BLOCK_SIZE: tl.constexpr,
-) -> Any:
+) -> tl.tensor:
     """The first token whose cumulative weight exceeds `threshold`: the second pass."""
     before = tl.full((), 0.0, tl.float64)
     found = vocab_size
@@ -87,10 +90,10 @@ def find_token(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _sample_kernel(
-    probs_ptr: Any,
-    uniform_ptr: Any,
-    token_ids_ptr: Any,
-    vocab_size: Any,
+    probs_ptr: tl.tensor,
+    uniform_ptr: tl.tensor,
+    token_ids_ptr: tl.tensor,
+    vocab_size: tl.tensor,
     BLOCK_SIZE: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)

@@ -14,8 +14,6 @@ Request i's drafts start at cu_num_draft_tokens[i], its rows at the same plus i.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -50,13 +48,13 @@ def verify_greedy_reference(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _verify_greedy_kernel(
-    target_token_ids_ptr: Any,
-    draft_token_ids_ptr: Any,
-    cu_num_draft_tokens_ptr: Any,
-    num_valid_ptr: Any,
-    token_ids_ptr: Any,
-    num_accepted_ptr: Any,
-    max_num_drafts: Any,
+    target_token_ids_ptr: tl.tensor,
+    draft_token_ids_ptr: tl.tensor,
+    cu_num_draft_tokens_ptr: tl.tensor,
+    num_valid_ptr: tl.tensor,
+    token_ids_ptr: tl.tensor,
+    num_accepted_ptr: tl.tensor,
+    max_num_drafts: tl.tensor,
 ) -> None:
     i = tl.program_id(0)
     first = tl.load(cu_num_draft_tokens_ptr + i)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from structspec.drafters.base import count_slots
 from structspec.engine.batch import Batch, Draft
@@ -37,16 +38,32 @@ def forced_token_ids(
 ) -> list[int]:
     """At most `limit` tokens that spell what `matcher` forces, as they would follow the output.
 
-    Empty where nothing is forced, or where the tokenizer would have written the output otherwise.
-    The matcher is left where it was.
+    The last one is a guess where the text goes on: what comes next may merge with it. Models take
+    it in four cases of five, so it is kept. The matcher is left where it was.
     """
-    forced = matcher.forced(limit * _MAX_TOKEN_BYTES)
+    forced = _forced_text(matcher, vocabulary, limit * _MAX_TOKEN_BYTES)
     if not forced:
         return []
     context = _context(output_token_ids, vocabulary)
     token_ids = vocabulary.encode_text(_whole_characters(context + forced))
     start = _find_boundary(token_ids, len(context), vocabulary)
-    return token_ids[start : start + limit] if start is not None else []
+    if start is None:  # the output is spelled otherwise: what follows begins afresh
+        return vocabulary.encode_text(_whole_characters(forced))[:limit]
+    return token_ids[start : start + limit]
+
+
+def _forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:
+    """All that is forced: where a backend stops early, at a lexeme's end, more is behind it."""
+    text, num_accepted = b"", 0
+    while len(text) < limit and (more := matcher.forced(limit - len(text))):
+        text += more
+        token_ids = vocabulary.encode_text(_whole_characters(more))
+        num_taken = sum(1 for _ in takewhile(matcher.accept, token_ids))
+        num_accepted += num_taken
+        if vocabulary.decode_bytes(token_ids[:num_taken]) != more:
+            break
+    matcher.rollback(num_accepted)
+    return text
 
 
 def _context(output_token_ids: Sequence[int], vocabulary: Vocabulary) -> bytes:

@@ -32,9 +32,18 @@ def test_nothing_forced_gives_no_draft():
     assert draft(["a", "b"]) == []
 
 
-def test_a_text_spelled_otherwise_than_the_tokenizer_would_gives_no_draft():
-    # The tokenizer writes `xname` as one token: after `x` alone it has no opinion.
-    assert draft(["xname"], b"x") == []
+def test_behind_an_odd_spelling_the_rest_is_spelled_on_its_own():
+    # The tokenizer writes `xname` as one token; behind `x` alone no token of its ends.
+    assert draft(["xname"], b"x") == [b"name"]
+
+
+def test_a_backend_that_forces_less_than_there_is_gets_asked_again():
+    request = start(WORDS, ['{"name": 1', '{"name": 2'])
+    whole = request.matcher.forced
+    request.matcher.forced = lambda limit: whole(min(limit, 7))  # `":` is torn apart there
+    drafted = ForcedDrafter(WORDS).propose(batch_of(request)).token_ids[0]
+    assert [WORDS.token_bytes[token_id] for token_id in drafted] == [b'{"', b"name", b'":', b" "]
+    assert request.matcher.token_ids == []
 
 
 def test_tokens_fall_into_step_again_behind_an_odd_spelling():
