@@ -30,10 +30,11 @@ def show_demo(model: str) -> int:
     with progress:
         bar = progress.add_task(f"Loading {model}", total=len(TASKS))
         with LLM(model) as llm:
+            progress.update(bar, description="Filling in objects")
             outcomes = []
             for outcome in run_tasks(llm):
                 outcomes.append(outcome)
-                progress.update(bar, advance=1, description=f"Done: {outcome.task.name}")
+                progress.advance(bar)
     console.print(build_table(outcomes, f"structspec · {model}"))
     console.print(build_summary(outcomes))
     return 0 if all(outcome.is_valid for outcome in outcomes) else 1
