@@ -1,4 +1,7 @@
-"""Regular expressions: one dialect for every backend, that of Python's `re.fullmatch`.
+r"""Regular expressions: one dialect for every backend, that of Python's `re.fullmatch`.
+
+Except that `\d` and `\w` are ASCII, as in ECMAScript and so in JSON Schema: who writes `\d{4}`
+does not expect digits of other scripts.
 
 The scanner walks a pattern once, refuses with line and column what no automaton holds (lookaround,
 back-references, word boundaries), takes out anchors that say nothing in a full match, and spells
@@ -30,6 +33,7 @@ _ESCAPE = re.compile(
     r"\\(?:x\{[0-9a-fA-F]+\}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[pP](?:\{[^}]*\}|\w)|.)",
     re.DOTALL,
 )
+_ASCII_CLASSES = {r"\d": "0-9", r"\w": "a-zA-Z0-9_"}
 _ANCHORS = {"^", "$", r"\A", r"\Z", r"\z"}
 
 
@@ -60,6 +64,14 @@ def _literal(code_point: int) -> str:
     if character.isprintable():
         return re.escape(character) if character.isascii() else character
     return f"\\x{{{code_point:x}}}" if code_point > 0xFF else f"\\x{code_point:02x}"
+
+
+def _ascii_class(escape: str) -> str | None:
+    r"""`\d`, `\w`, `\D` and `\W` as a character class; None for other escapes."""
+    inside = _ASCII_CLASSES.get(escape.lower())
+    if inside is None:
+        return None
+    return f"[{inside}]" if escape[1].islower() else f"[^{inside}]"
 
 
 class _Scanner:
@@ -200,7 +212,7 @@ class _Scanner:
             raise self._unsupported("a word boundary", self.position)
         if text[1] in "123456789":
             raise self._unsupported("a back-reference", self.position)
-        self._atom(self._plain_escape(text), len(text))
+        self._atom(_ascii_class(text) or self._plain_escape(text), len(text))
 
     def _plain_escape(self, text: str) -> str:
         kind = text[1]
@@ -243,9 +255,10 @@ class _Scanner:
         if match is None:
             raise self._error("unterminated character set", self.position)
         text = match[0]
-        plain = _literal(8) if text == r"\b" else self._plain_escape(text)
         self.position += len(text)
-        return plain
+        if text == r"\b":
+            return _literal(8)
+        return _ASCII_CLASSES.get(text) or self._plain_escape(text)
 
     def _error(self, message: str, position: int) -> GrammarError:
         line, column = place(self.pattern, position)

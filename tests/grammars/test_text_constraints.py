@@ -42,12 +42,14 @@ def takes(library: str, constraint: Constraint, text: str) -> bool:
         (r"(?P<year>\d+)(?#note)", ["12", "x"]),
         (r"(a+)+b", ["aaab", "aaaa"]),
         (r"\[\]\^\$\|\(\)", ["[]^$|()", "[]"]),
+        (r"\d\D\w\W", ["1x_-", "٣xaa", "1١a-", "1xé-", "1xaé"]),
+        (r"[\d.]+[^\w]", ["1.2-", "1٣-", "1é"]),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Possible set:FutureWarning")
 def test_a_regex_matches_what_python_matches_from_first_to_last_character(library, pattern, texts):
     for text in texts:
-        expected = re.fullmatch(pattern, text) is not None
+        expected = re.fullmatch(pattern, text, re.ASCII) is not None
         assert takes(library, Regex(pattern), text) == expected, text
 
 
