@@ -16,18 +16,13 @@ _Function = Callable[..., Any]
 
 
 def compiled(function: _Function) -> _Function:
-    """The function as machine code without the GIL; kept on disk where that is possible."""
-    return _njit(function, _REORDERED, parallel=False)
+    """The function as machine code that runs without the GIL; kept on disk where possible."""
+    return _njit(function, _REORDERED)
 
 
 def compiled_in_order(function: _Function) -> _Function:
     """Like `compiled`, for formulas whose accuracy hangs on the order they are written in."""
-    return _njit(function, _IN_ORDER, parallel=False)
-
-
-def compiled_parallel(function: _Function) -> _Function:
-    """Like `compiled`, with `numba.prange` loops spread over threads."""
-    return _njit(function, _REORDERED, parallel=True)
+    return _njit(function, _IN_ORDER)
 
 
 def runs_compiled(tensor: torch.Tensor) -> bool:
@@ -35,13 +30,8 @@ def runs_compiled(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32
 
 
-def _njit(function: _Function, fastmath: frozenset[str], *, parallel: bool) -> _Function:
-    options = {
-        "parallel": parallel,
-        "nogil": True,
-        "error_model": "numpy",
-        "fastmath": set(fastmath),
-    }
+def _njit(function: _Function, fastmath: frozenset[str]) -> _Function:
+    options = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
     try:
         fast: _Function = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package nor the user's cache folder can be written

@@ -12,7 +12,7 @@ row belongs to a prompt, a decode or a span of drafts, does not change a bit of 
 
 from __future__ import annotations
 
-import threading
+import functools
 from typing import Any
 
 import numba
@@ -20,10 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from structspec.kernels.compiled import compiled, compiled_parallel, runs_compiled
+from structspec.kernels.compiled import compiled, runs_compiled
 from structspec.kernels.exp import exp
-
-_parallel_lock = threading.Lock()  # numba's simplest thread pool aborts when entered twice
+from structspec.kernels.threads import can_spread, compile_entry, num_threads, spread, thread_num
 
 
 def paged_attention_reference(
@@ -95,8 +94,10 @@ def _attend(
         out[i] /= total
 
 
-@compiled_parallel
-def _paged_attention_kernel(
+@compiled
+def _attend_rows(
+    first_task: Any,
+    num_threads: Any,
     qkv: Any,
     keys: Any,
     values: Any,
@@ -106,13 +107,11 @@ def _paged_attention_kernel(
     scale: Any,
     out: Any,
 ) -> None:
-    num_rows = cu_seqlens_q[-1]
+    """One thread's share of the tasks: every `num_threads`-th, so long contexts are dealt out."""
     _, num_kv_heads, _, head_dim = keys.shape
     width = out.shape[1] // num_kv_heads  # of the query heads that share a kv head
-    for task in numba.prange(num_rows * num_kv_heads):
-        # Rows are dealt from both ends, so that each thread gets short and long contexts.
-        turn, group = task // num_kv_heads, task % num_kv_heads
-        row = turn // 2 if turn % 2 == 0 else num_rows - 1 - turn // 2
+    for task in range(first_task, cu_seqlens_q[-1] * num_kv_heads, num_threads):
+        row, group = task // num_kv_heads, task % num_kv_heads
         r = np.searchsorted(cu_seqlens_q, row, side="right") - 1
         context = context_lens[r] - (cu_seqlens_q[r + 1] - 1 - row)
         scores = np.empty(context, np.float32)
@@ -130,6 +129,30 @@ def _paged_attention_kernel(
             )
 
 
+def _attend_rows_entry(table: Any) -> None:
+    """`_attend_rows` as one of several threads; see `paged_attention` for the table."""
+    sizes = numba.carray(table[0], 9, np.int64)
+    num_rows, num_requests = sizes[0], sizes[6]
+    cache = (sizes[2], sizes[3], sizes[4], sizes[5])
+    _attend_rows(
+        thread_num(),
+        num_threads(),
+        numba.carray(table[2], (num_rows, sizes[1]), np.float32),
+        numba.carray(table[3], cache, np.float32),
+        numba.carray(table[4], cache, np.float32),
+        numba.carray(table[5], num_requests + 1, np.int64),
+        numba.carray(table[6], num_requests, np.int64),
+        numba.carray(table[7], (num_requests, sizes[7]), np.int64),
+        numba.carray(table[1], 1, np.float32)[0],
+        numba.carray(table[8], (num_rows, sizes[8]), np.float32),
+    )
+
+
+@functools.cache
+def _entry() -> int:
+    return compile_entry(_attend_rows_entry)
+
+
 def paged_attention(
     qkv: Tensor,  # [num_rows, (num_heads + 2 * num_kv_heads) * head_dim]: the queries are read
     keys: Tensor,  # [num_blocks, num_kv_heads, block_size, head_dim]
@@ -145,8 +168,11 @@ def paged_attention(
         return paged_attention_reference(*tensors, scale)
     width = qkv.shape[1] - 2 * keys.shape[1] * keys.shape[3]
     out = torch.zeros(len(qkv), width)  # rows behind the last request's are padding and stay 0
-    arrays = [tensor.numpy() for tensor in tensors]
-    with _parallel_lock:
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
-        _paged_attention_kernel(*arrays, np.float32(scale), out.numpy())
+    if not can_spread():
+        arrays = [tensor.numpy() for tensor in tensors]
+        _attend_rows(0, 1, *arrays, np.float32(scale), out.numpy())
+        return out
+    assert all(tensor.is_contiguous() for tensor in tensors)
+    sizes = torch.tensor([*qkv.shape, *keys.shape, *block_tables.shape, width])
+    spread(_entry(), sizes, torch.tensor([scale]), *tensors, out)
     return out

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft
+from structspec.engine.batch import Batch, Draft, ScheduledRequest
 from structspec.engine.kv_cache import KVCache, choose_num_blocks
 from structspec.models.inputs import AttentionMetadata, ForwardInput
 from structspec.models.linear import MIN_ROWS
 from structspec.models.loading import LoadedModel
+from structspec.request import Request, SamplingParams
 
 
 class ModelRunner:
@@ -32,7 +33,7 @@ class ModelRunner:
             loaded.network.dtype,
             loaded.network.device,
         )
-        self._vocab_size = loaded.config.vocab_size
+        self._warm_up()
 
     def forward(self, batch: Batch, draft: Draft) -> Tensor:
         """Float32 logits [num_rows, vocab_size]: 1 + drafts rows per sampled request, in order.
@@ -43,6 +44,11 @@ class ModelRunner:
         inputs, num_logits_rows = flatten(batch, draft, self.kv_cache.block_size)
         logits = self._network.forward(_to_device(inputs, self._network.device), self.kv_cache)
         return logits[:num_logits_rows].float()
+
+    def _warm_up(self) -> None:
+        """Compile the kernels now rather than in the first request's time; block 0 is scribbled."""
+        request = Request(0, [0], SamplingParams(), max_tokens=1, block_table=[0])
+        self.forward(Batch([ScheduledRequest(request, 1, 0, True)]), Draft([[]], [None], [0]))
 
 
 def flatten(batch: Batch, draft: Draft, block_size: int) -> tuple[ForwardInput, int]:
