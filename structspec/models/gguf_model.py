@@ -11,12 +11,12 @@ from structspec.errors import ModelError
 from structspec.models.config import ModelConfig, RopeConfig, check_architecture
 from structspec.models.gguf_file import GgufFile
 
-_TOP_NAMES = {
+TOP_NAMES = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
 }
-_LAYER_NAMES = {
+LAYER_NAMES = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -84,9 +84,9 @@ class GgufWeights(Mapping[str, torch.Tensor]):
     def __init__(self, file: GgufFile, config: ModelConfig) -> None:
         self._file = file
         self._config = config
-        names = dict(_TOP_NAMES)
+        names = dict(TOP_NAMES)
         for index in range(config.num_layers):
-            for name, gguf_name in _LAYER_NAMES.items():
+            for name, gguf_name in LAYER_NAMES.items():
                 names[f"model.layers.{index}.{name}"] = f"blk.{index}.{gguf_name}"
         self._names = {
             f"{name}.{part}": f"{gguf_name}.{part}"

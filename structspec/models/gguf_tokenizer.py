@@ -55,7 +55,7 @@ def _backend(file: GgufFile) -> tokenizers.Tokenizer:
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     # Llama 3 takes a word that is a token as it is, even where no merges lead to it.
     backend = tokenizers.Tokenizer(models.BPE(vocab, merges, ignore_merges=cut == "llama-bpe"))
-    backend.pre_tokenizer = _pre_tokenizer(cut)
+    backend.pre_tokenizer = pre_tokenizer(cut)
     backend.decoder = decoders.ByteLevel()
     if cut == "qwen2":
         backend.normalizer = normalizers.NFC()
@@ -67,7 +67,8 @@ def _backend(file: GgufFile) -> tokenizers.Tokenizer:
     return backend
 
 
-def _pre_tokenizer(cut: str) -> Any:
+def pre_tokenizer(cut: str) -> Any:
+    """How a GGUF's `tokenizer.ggml.pre` cuts text into the pieces that BPE merges within."""
     if cut == "gpt-2":
         return pre_tokenizers.ByteLevel(add_prefix_space=False)
     if cut == "smollm":

@@ -79,6 +79,13 @@ def test_padding_rows_are_zero() -> None:
     assert torch.equal(out[:2], paged_attention(qkv, *rest, 1.0))
 
 
+def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case([(1, 33), (20, 40)], block_size=16, num_heads=9, num_kv_heads=3)
+    spread = paged_attention(*case, 0.3)
+    monkeypatch.setattr("structspec.kernels.paged_attention.can_spread", lambda: False)
+    assert torch.equal(paged_attention(*case, 0.3), spread)
+
+
 def test_huge_scores_do_not_overflow() -> None:
     case = make_case([(4, 30)], block_size=16, num_heads=2, num_kv_heads=1)
     expected = paged_attention_reference(*case, 500.0)
