@@ -80,9 +80,9 @@ class LLGuidanceBackend:
 
     def _fill_in_parallel(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         walks = [_Walk(job) for job in jobs]
-        alone = [(walk.library, walk.job.first_row) for walk in walks if walk.is_single_row]
+        alone = [(walk.scout, walk.job.first_row) for walk in walks if walk.is_single_row]
         drafted = [
-            (walk.library, walk.job.first_row, walk.text_draft) for walk in walks if walk.text_draft
+            (walk.scout, walk.job.first_row, walk.text_draft) for walk in walks if walk.text_draft
         ]
         if alone:
             fill_next_token_bitmask_par(self._executor, alone, bitmask)
@@ -128,19 +128,19 @@ class LLGuidanceGrammar:
         """Take the first few tokens: compiling alone does not show that there are any."""
         vocabulary = self.backend.vocabulary
         bitmask = np.zeros((1, vocabulary.num_words), np.int32)
+        scout = library.deep_copy()
         num_taken = 0
         for _ in range(_NUM_PROBE_TOKENS):
-            fill_next_token_bitmask(library, bitmask)
+            fill_next_token_bitmask(scout, bitmask)
             allowed = np.flatnonzero(np.unpackbits(bitmask.view(np.uint8), bitorder="little"))
             text = next((int(t) for t in allowed if vocabulary.token_bytes[t] is not None), None)
-            if text is None or library.is_error():
+            if text is None or scout.is_error():
                 break
-            num_taken += library.try_consume_tokens([text])
-        if library.is_error() or (num_taken == 0 and not library.is_accepting()):
+            num_taken += scout.try_consume_tokens([text])
+        if scout.is_error() or (num_taken == 0 and not scout.is_accepting()):
             raise GrammarError(
                 "no text at all satisfies this constraint (does it recurse forever?)"
             )
-        library.rollback(num_taken)
 
 
 def _keep(spares: deque[LLMatcher], library: LLMatcher) -> None:
@@ -149,7 +149,13 @@ def _keep(spares: deque[LLMatcher], library: LLMatcher) -> None:
 
 
 class LLGuidanceMatcher:
-    """One request's position. Stop tokens are counted here: the library forgets them."""
+    """One request's position. Stop tokens are counted here: the library forgets them.
+
+    The library also keeps the last mask it computed, over rollbacks too, under a key that does not
+    tell branches apart: one computed further on may be taken for that of another branch of equal
+    length. So masks are computed by a copy, a scout that only ever goes forward; `library` itself,
+    which may be rolled back, never computes one. A copy costs 1 us and 30 ns for each token.
+    """
 
     __slots__ = ("__weakref__", "_num_stops", "_vocabulary", "library")
 
@@ -173,8 +179,9 @@ class LLGuidanceMatcher:
         if self._num_stops:
             fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
             return
-        fill_next_token_bitmask(self.library, bitmask, row)
-        self.check()
+        scout = self.library.deep_copy()
+        fill_next_token_bitmask(scout, bitmask, row)
+        check(scout)
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
@@ -186,7 +193,7 @@ class LLGuidanceMatcher:
             return False
         is_taken: bool = self.library.try_consume_tokens([token_id]) == 1
         if not is_taken:
-            self.check()
+            check(self.library)
         return is_taken
 
     def rollback(self, num_tokens: int) -> None:
@@ -194,7 +201,7 @@ class LLGuidanceMatcher:
         num_stops = min(num_tokens, self._num_stops)
         self._num_stops -= num_stops
         if num_tokens > num_stops and not self.library.rollback(num_tokens - num_stops):
-            self.check()
+            check(self.library)
 
     def forced(self, limit: int) -> bytes:
         """The text every valid continuation starts with; empty where the text may end."""
@@ -207,21 +214,23 @@ class LLGuidanceMatcher:
         """llguidance cannot know."""
         return None
 
-    def check(self) -> None:
-        """Raise MatcherFailed if the library has given up: its rows would then allow the end."""
-        if self.library.is_error():
-            raise MatcherFailed(self.library.get_error())
+
+def check(library: LLMatcher) -> None:
+    """Raise MatcherFailed if the library has given up: its rows would then allow the end."""
+    if library.is_error():
+        raise MatcherFailed(library.get_error())
 
 
 class _Walk:
     """One job split into what llguidance walks itself (text) and what comes behind it."""
 
-    __slots__ = ("job", "library", "matcher", "text_draft")
+    __slots__ = ("job", "matcher", "scout", "text_draft")
 
     def __init__(self, job: FillJob) -> None:
         matcher = job.matcher
         assert isinstance(matcher, LLGuidanceMatcher)
-        self.job, self.matcher, self.library = job, matcher, matcher.library
+        self.job, self.matcher = job, matcher
+        self.scout = matcher.library.deep_copy()
         # the library stops at a stop token and fails on an id it does not know
         self.text_draft: list[int] = []
         if not matcher.is_stopped:
@@ -237,7 +246,7 @@ class _Walk:
         row, stops = self.job.first_row, self.matcher.vocabulary.stop_token_ids
         if self.matcher.is_stopped:
             fill_stop_row(bitmask, row, stops)
-        self.matcher.check()
+        check(self.scout)
         num_valid = 0
         for token_id in self.job.draft_token_ids:
             if not is_allowed(bitmask, row + num_valid, token_id):

@@ -23,7 +23,20 @@ PERSON = {
     "required": ["name", "age", "tags"],
 }
 
+# Branches of equal length: after either the lexer is in the same state, the parser is not.
+TOOLS = {
+    "anyOf": [
+        {
+            "type": "object",
+            "properties": {"tool": {"const": tool}, "to": {"type": "string"}, **more},
+            "required": ["tool", "to", *more],
+        }
+        for tool, more in (("send", {}), ("call", {"city": {"type": "string"}}))
+    ]
+}
+
 CONSTRAINTS: dict[str, Constraint] = {
+    "json-union": JsonSchema(TOOLS),
     "json": JsonSchema(PERSON),
     "json-compact": JsonSchema(PERSON, style="compact"),
     "json-flexible": JsonSchema(PERSON, style="flexible"),

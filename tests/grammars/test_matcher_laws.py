@@ -72,6 +72,55 @@ def test_a_row_says_exactly_what_accept_takes_and_rollback_restores_it(
 
 
 @MATCHERS
+@settings(WALKS, max_examples=30)
+@given(steps=st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 10**6)), max_size=30))
+def test_a_row_depends_on_the_tokens_alone_not_on_rows_filled_on_abandoned_branches(
+    vocabulary_name, library, name, steps
+):
+    vocabulary = VOCABULARIES[vocabulary_name]()
+    matcher = compiled(vocabulary_name, library, name).matcher()
+    token_ids: list[int] = []
+    for move, number in steps:
+        if move < 0:
+            num_back = min(-move, len(token_ids))
+            matcher.rollback(num_back)
+            del token_ids[len(token_ids) - num_back :]
+            continue
+        fresh = compiled(vocabulary_name, library, name).matcher()
+        assert all(map(fresh.accept, token_ids))
+        row = row_of(fresh, vocabulary)
+        if number % 3 == 0:  # only now and then: what is not asked for is not computed either
+            np.testing.assert_array_equal(row_of(matcher, vocabulary), row)
+        token_ids.append(pick(row, vocabulary, number // 3))
+        assert matcher.accept(token_ids[-1])
+
+
+def test_a_mask_filled_on_one_branch_is_not_seen_on_another_of_equal_length():
+    grammar = compiled("pieces", "llguidance", "json-union")
+    vocabulary = VOCABULARIES["pieces"]()
+    next_key = vocabulary.token_bytes.index(b'", "')  # inside a value: only if a key may follow
+    last = b'{"tool": "send", "to": "xx'
+    not_last = b'{"tool": "call", "to": "xx'
+
+    def allows_next_key(matcher: Matcher) -> bool:
+        return bool(unpack_row(row_of(matcher, vocabulary), vocabulary.vocab_size)[next_key])
+
+    for depth in range(1, len(last) + 1):
+        matcher = grammar.matcher()  # perhaps a used one
+        for _ in range(2):
+            for path in (last, not_last):
+                assert all(map(matcher.accept, path[:depth]))
+                row_of(matcher, vocabulary)
+                matcher.rollback(depth)
+                assert all(map(matcher.accept, not_last))
+                assert allows_next_key(matcher)
+                matcher.rollback(len(not_last))
+                assert all(map(matcher.accept, last))
+                assert not allows_next_key(matcher)
+                matcher.rollback(len(last))
+
+
+@MATCHERS
 @WALKS
 @given(steps=STEPS)
 def test_only_text_is_allowed_until_stop_tokens_are_and_then_nothing_else(

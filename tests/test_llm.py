@@ -1,0 +1,243 @@
+"""The SDK on the real model: values come back, mistakes are named, and neighbours never suffer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from enum import Enum
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from structspec import (
+    LLM,
+    AsyncLLM,
+    Cancelled,
+    CompileTimeout,
+    Generation,
+    GenerationError,
+    GrammarError,
+    InvalidRequest,
+    ModelNotFound,
+    OutputInvalid,
+    PromptTooLong,
+    StructspecError,
+    Truncated,
+)
+from structspec.config import EngineConfig
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+class Mood(Enum):
+    GOOD = "good"
+    BAD = "bad"
+
+
+ADA = "Extract the person: Ada Lovelace, 36, lives in London."
+
+
+def test_a_prompt_gives_a_value_and_a_list_of_prompts_a_list(llm: LLM):
+    person = llm.generate(ADA, schema=Person)
+    assert isinstance(person, Person) and person.name == "Ada Lovelace"
+    several = llm.generate([ADA, ADA], schema=Person)
+    assert several == [person, person]
+    assert llm.generate([], schema=Person) == []
+
+
+def test_messages_are_one_prompt_and_lists_of_messages_are_several(llm: LLM):
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": ADA}]
+    assert isinstance(llm.generate(messages, schema=Person), Person)
+    assert len(llm.generate([messages, messages], schema=Person)) == 2
+    assert messages[1] == {"role": "user", "content": ADA}
+
+
+def test_generate_raw_tells_what_it_cost(llm: LLM):
+    one = llm.generate_raw(ADA, schema=Person)
+    assert isinstance(one, Generation)
+    assert one.value == Person.model_validate_json(one.text)
+    assert one.finish_reason == "stop"
+    assert one.usage.completion_tokens == len(one.token_ids)
+    assert one.usage.total_tokens == one.usage.prompt_tokens + one.usage.completion_tokens
+    stats = one.stats
+    assert stats.num_target_steps + stats.num_accepted == len(one.token_ids)
+    assert 0 < stats.num_forced_accepted <= stats.num_forced_drafted <= stats.num_drafted
+    assert stats.backend == "llguidance" and stats.compile_ms > 0 and stats.mask_ms > 0
+    assert one.report is not None and one.report.exact
+
+
+def test_pieces_of_a_stream_join_to_the_text(llm: LLM):
+    pieces = list(llm.stream(ADA, schema=Person))
+    assert len(pieces) > 1
+    assert "".join(pieces) == llm.generate_raw(ADA, schema=Person).text
+
+
+def test_closing_a_stream_early_cancels_its_request(llm: LLM):
+    stream = llm.stream("Write a long story.", max_tokens=500)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert llm.generate(ADA, schema=Person).name == "Ada Lovelace"
+
+
+def test_results_of_a_batch_are_told_as_they_finish(llm: LLM):
+    told: dict[int, Generation | StructspecError] = {}
+    results = llm.generate_raw(
+        [ADA, "Say yes."],
+        choices=["yes", "no"],
+        on_result=lambda i, result: told.update({i: result}),
+    )
+    assert [told[0], told[1]] == results
+
+
+def test_many_threads_share_one_model(llm: LLM):
+    values: list[object] = [None] * 4
+
+    def work(index: int) -> None:
+        values[index] = llm.generate(ADA, schema=Person)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(value == values[0] and isinstance(value, Person) for value in values)
+
+
+BAD_CALLS = {
+    "unresolvable $ref": (
+        {"schema": {"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}}}},
+        GrammarError,
+        "#/properties/a",
+    ),
+    "no JSON Schema": ({"schema": {"type": "text"}}, GrammarError, "#/type"),
+    "unsatisfiable": ({"schema": False}, GrammarError, "#"),
+    "not a type": ({"schema": 3.5}, InvalidRequest, "pydantic"),
+    "malformed regex": ({"regex": "a(b"}, GrammarError, "line 1, column 4"),
+    "malformed Lark": ({"grammar": 'start: "a'}, GrammarError, "line 1"),
+    "malformed EBNF": ({"grammar": 'root ::= "a'}, GrammarError, "line 1"),
+    "unknown rule": ({"grammar": "start: missing"}, GrammarError, "missing"),
+    "empty choices": ({"choices": []}, InvalidRequest, "empty"),
+    "two constraints": ({"schema": Person, "regex": "a"}, InvalidRequest, "contradict"),
+    "sampling out of range": ({"top_p": 1.5}, InvalidRequest, "top_p"),
+    "no tokens at all": ({"max_tokens": 0}, InvalidRequest, "max_tokens"),
+    "empty stop string": ({"stop": [""]}, InvalidRequest, "stop"),
+    "too few tokens": ({"schema": Person, "max_tokens": 4}, Truncated, "max_tokens"),
+    "stop string cuts": ({"schema": Person, "stop": ["age"]}, Truncated, "stop string 'age'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_input_is_named_and_touches_no_other_request(llm: LLM, name: str):
+    options, kind, words = BAD_CALLS[name]
+    neighbour: list[object] = []
+    thread = threading.Thread(target=lambda: neighbour.append(llm.generate(ADA, schema=Person)))
+    thread.start()
+    with pytest.raises(kind, match=words.replace("$", r"\$")):
+        llm.generate(ADA, **options)
+    thread.join()
+    assert neighbour == [Person(name="Ada Lovelace", age=neighbour[0].age)]  # type: ignore[attr-defined]
+
+
+def test_one_failing_prompt_of_a_batch_loses_nothing_of_the_others(llm: LLM):
+    results = llm.generate_raw(
+        [ADA, "Count to a thousand in words, in the name."],
+        schema=Person,
+        max_tokens=30,
+        return_errors=True,
+    )
+    assert isinstance(results[0], Generation)
+    assert isinstance(results[1], Truncated | Generation)
+
+
+def test_truncated_carries_the_text_and_the_usage(llm: LLM):
+    with pytest.raises(Truncated) as caught:
+        llm.generate(ADA, schema=Person, max_tokens=4)
+    assert caught.value.text.startswith('{"name": "')
+    assert caught.value.usage is not None and caught.value.usage.completion_tokens == 4
+
+
+def test_max_tokens_that_is_just_enough_is_no_truncation(llm: LLM):
+    whole = llm.generate_raw(ADA, schema=Person)
+    num_tokens = len(whole.token_ids) - 1  # without the stop token
+    just = llm.generate_raw(ADA, schema=Person, max_tokens=num_tokens)
+    assert (just.value, just.finish_reason) == (whole.value, "length")
+    regex = llm.generate_raw(ADA, regex="[0-9]{2}", max_tokens=2)
+    assert len(regex.text) == 2
+
+
+def test_what_only_a_validator_can_check_is_a_typed_error(llm: LLM):
+    class Old(BaseModel):
+        age: int
+
+        @field_validator("age")
+        @classmethod
+        def refuse(cls, age: int) -> int:
+            raise ValueError("never old enough")
+
+    with pytest.raises(OutputInvalid) as caught:
+        llm.generate(ADA, schema=Old)
+    assert caught.value.errors == ("#/age: Value error, never old enough",)
+    assert caught.value.text.startswith('{"age": ') and caught.value.usage is not None
+
+
+def test_a_prompt_longer_than_the_context_is_refused_before_anything_runs(llm: LLM):
+    with pytest.raises(PromptTooLong, match="8192"):
+        llm.generate("word " * 9000)
+
+
+@pytest.mark.parametrize(
+    "prompt", [3, None, ["a", {"role": "user", "content": "b"}], [{"role": "user"}]]
+)
+def test_what_is_no_prompt_is_refused(llm: LLM, prompt: object):
+    with pytest.raises(InvalidRequest):
+        llm.generate(prompt)  # type: ignore[call-overload]
+
+
+def test_an_unknown_model_names_the_known_ones():
+    with pytest.raises(ModelNotFound, match="smollm2-135m"):
+        LLM("smollm3")
+
+
+def test_enum_values_come_back_as_the_enum(llm: LLM):
+    assert llm.generate("I love it. Is the mood good or bad?", schema=Mood) in Mood
+
+
+def test_compiling_beyond_its_limit_is_an_error_of_that_request_alone():
+    config = EngineConfig(compile_timeout_s=1e-6, max_model_len=256)
+    with LLM("smollm2-135m", config=config) as llm:
+        with pytest.raises(CompileTimeout):
+            llm.generate(ADA, schema=Person)
+        assert llm.generate("Hi", max_tokens=2)
+
+
+def test_a_closed_model_says_so_and_ends_what_runs():
+    llm = LLM("smollm2-135m", config=EngineConfig(max_model_len=512))
+    stream = llm.stream("Write a long story.", max_tokens=400)
+    next(stream)
+    llm.close()
+    llm.close()
+    with pytest.raises(Cancelled):
+        list(stream)
+    with pytest.raises(Cancelled):
+        llm.generate("Hi")
+
+
+def test_the_async_twin_gives_the_same_and_cancels_with_its_task(llm: LLM):
+    async def main() -> None:
+        async with AsyncLLM("smollm2-135m", config=EngineConfig(max_model_len=1024)) as twin:
+            both = await asyncio.gather(*(twin.generate(ADA, schema=Person) for _ in range(2)))
+            assert both == [llm.generate(ADA, schema=Person)] * 2
+            pieces = [piece async for piece in twin.stream(ADA, schema=Person)]
+            assert Person.model_validate_json("".join(pieces)) == both[0]
+            endless = asyncio.create_task(twin.generate("Write a long story.", max_tokens=900))
+            await asyncio.sleep(0.3)
+            endless.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await endless
+            with pytest.raises(GenerationError):
+                await twin.generate(ADA, schema=Person, max_tokens=3)
+
+    asyncio.run(main())
