@@ -30,6 +30,8 @@ def _is_finite(document: Document, node: Node, finite: set[str]) -> bool:
     if node.schema is False:
         return False
     schema, at = node.keywords(), node.pointer
+    if schema.get("not") in ({}, True):  # not anything, which is how `false` is spelled as a dict
+        return False
     if "const" in schema or "enum" in schema:
         return True
     target = document.target(node)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import Constraint
 from structspec.errors import GenerationError, OutputInvalid, Truncated
 from structspec.grammars.base import CompiledGrammar, Report
@@ -54,7 +57,7 @@ def _to_value(
     is_cut = request.finish_reason == "length" or request.text.is_stopped
     if compiled is None:
         return text
-    if is_cut and not conforms(text, compiled, vocabulary):
+    if is_cut and not is_complete(text, compiled, vocabulary, must_end=task.target is not None):
         raise Truncated(_why_cut(request, task.constraint), text=text, usage=request.usage)
     if task.target is None:
         return text
@@ -64,12 +67,22 @@ def _to_value(
         raise _with_output(error, request) from error.__cause__
 
 
-def conforms(text: str, compiled: CompiledGrammar, vocabulary: Vocabulary) -> bool:
-    """Whether `text` as it stands is a complete text of the grammar."""
+def is_complete(
+    text: str, compiled: CompiledGrammar, vocabulary: Vocabulary, *, must_end: bool
+) -> bool:
+    """Whether `text` as it stands is a text of the grammar.
+
+    With `must_end` only one that nothing can follow: a JSON number cut off is a number still, but
+    not the one that was meant.
+    """
     matcher = compiled.matcher()
     if not all(matcher.accept(token_id) for token_id in vocabulary.encode_text(text)):
         return False
-    return any(matcher.accept(token_id) for token_id in vocabulary.stop_token_ids)
+    bitmask = allocate_bitmask(1, vocabulary.vocab_size)
+    matcher.fill(bitmask, 0)
+    allowed = np.flatnonzero(unpack_row(bitmask[0], vocabulary.vocab_size))
+    may_stop = bool(np.isin(allowed, vocabulary.stop_token_ids).any())
+    return may_stop and not (must_end and len(allowed) > len(vocabulary.stop_token_ids))
 
 
 def _why_cut(request: Request, constraint: Constraint | None) -> str:

@@ -14,14 +14,13 @@ import torch
 
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
-from structspec.errors import StructspecError
 from structspec.generation import Generation
 from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
 from structspec.service import Prepared, Prompt, Prompts, Service, split_prompts
 
 T = TypeVar("T")
 V = TypeVar("V")
-Result = Generation | StructspecError
+Result = Generation | Exception
 OnResult = Callable[[int, Result], None]
 
 
@@ -30,8 +29,8 @@ class LLM:
 
     `model` is a known name ("smollm2-135m"), a `.gguf` file, a folder with `config.json`,
     safetensors and tokenizer, or a hub id. Calls from several threads are batched together.
-    Errors are StructspecErrors: InvalidRequest and GrammarError for what was asked, GenerationError,
-    with the text and usage there are, for what came of it.
+    Errors are StructspecErrors: InvalidRequest and GrammarError for what was asked,
+    GenerationError, with the text and usage there are, for what came of it.
     """
 
     def __init__(
@@ -266,15 +265,18 @@ def in_event_loop(call: Callable[[V], None]) -> Callable[[V], None]:
 
 
 def result_of(service: Service, prepared: Prepared) -> Result:
-    """The Generation of a finished request, or the error it ended with."""
+    """The Generation of a finished request, or the error it ended with.
+
+    Also any error that a caller's own validator raises: it must not cost the other results.
+    """
     try:
         return service.finish(prepared)
-    except StructspecError as error:
+    except Exception as error:
         return error
 
 
 def raise_first(results: Sequence[Result]) -> None:
     """Raise the first error there is, if any."""
     for result in results:
-        if isinstance(result, StructspecError):
+        if isinstance(result, Exception):
             raise result

@@ -11,6 +11,7 @@ from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, JsonS
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import BackendName
 from structspec.prompting import SchemaInPrompt
+from structspec.request import SamplingParams
 from structspec.schema import SchemaTarget, resolve_schema
 
 
@@ -168,6 +169,7 @@ def _resolve_sampling(given: Mapping[str, Any]) -> dict[str, Any]:
         for string in sampling["stop"]:
             if not isinstance(string, str):
                 raise InvalidRequest(f"stop must hold strings, not {string!r}")
+    SamplingParams(**sampling)  # refuses what is out of range
     return sampling
 
 

@@ -124,8 +124,7 @@ class Service:
         messages = to_messages(prompt)
         if task.target is not None:
             messages = show_schema(messages, task.target, task.schema_in_prompt)
-        text = self.tokenizer.apply_chat_template(messages)
-        return self.tokenizer.encode(text, parse_special=True)
+        return self.tokenizer.encode_chat(messages)
 
 
 def to_messages(prompt: Prompt) -> list[dict[str, Any]]:

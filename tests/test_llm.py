@@ -21,7 +21,6 @@ from structspec import (
     ModelNotFound,
     OutputInvalid,
     PromptTooLong,
-    StructspecError,
     Truncated,
 )
 from structspec.config import EngineConfig
@@ -83,7 +82,7 @@ def test_closing_a_stream_early_cancels_its_request(llm: LLM):
 
 
 def test_results_of_a_batch_are_told_as_they_finish(llm: LLM):
-    told: dict[int, Generation | StructspecError] = {}
+    told: dict[int, Generation | Exception] = {}
     results = llm.generate_raw(
         [ADA, "Say yes."],
         choices=["yes", "no"],
@@ -164,8 +163,10 @@ def test_max_tokens_that_is_just_enough_is_no_truncation(llm: LLM):
     num_tokens = len(whole.token_ids) - 1  # without the stop token
     just = llm.generate_raw(ADA, schema=Person, max_tokens=num_tokens)
     assert (just.value, just.finish_reason) == (whole.value, "length")
-    regex = llm.generate_raw(ADA, regex="[0-9]{2}", max_tokens=2)
-    assert len(regex.text) == 2
+    regex = llm.generate_raw(ADA, regex="[0-9]{2,9}", max_tokens=2)
+    assert (len(regex.text), regex.finish_reason) == (2, "length")
+    with pytest.raises(Truncated):  # a number cut off is not the number that was meant
+        llm.generate(ADA, schema={"type": "integer", "minimum": 10**9}, max_tokens=11)
 
 
 def test_what_only_a_validator_can_check_is_a_typed_error(llm: LLM):
@@ -176,6 +177,17 @@ def test_what_only_a_validator_can_check_is_a_typed_error(llm: LLM):
         @classmethod
         def refuse(cls, age: int) -> int:
             raise ValueError("never old enough")
+
+    class Broken(BaseModel):
+        age: int
+
+        @field_validator("age")
+        @classmethod
+        def fail(cls, age: int) -> int:
+            raise RuntimeError("a fault of the caller's own")
+
+    results = llm.generate_raw([ADA, ADA], schema=Broken, return_errors=True)
+    assert [type(result) for result in results] == [RuntimeError, RuntimeError]
 
     with pytest.raises(OutputInvalid) as caught:
         llm.generate(ADA, schema=Old)

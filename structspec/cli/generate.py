@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from structspec.errors import InvalidRequest
-from structspec.request import SamplingParams
 
 if TYPE_CHECKING:
     from structspec.generation import Generation
@@ -28,7 +27,7 @@ def run_generate(options: argparse.Namespace) -> int:
     arguments = read_arguments(options)  # before the model is loaded: mistakes show at once
     from structspec.options import resolve_options
 
-    SamplingParams(**resolve_options(arguments).sampling)  # type: ignore[arg-type]
+    resolve_options(arguments)  # type: ignore[arg-type]
     from structspec.llm import LLM
 
     with LLM(options.model) as llm:

@@ -30,7 +30,7 @@ class ForcedDrafter:
                 if limit > 0 and request.matcher is not None
                 else []
             )
-        return Draft(drafts, [None] * len(drafts), [len(draft) for draft in drafts])
+        return Draft(drafts, [None] * len(drafts), [[True] * len(draft) for draft in drafts])
 
 
 def forced_token_ids(

@@ -31,18 +31,19 @@ class _Walk:
     matcher: Matcher
     num_slots: int
     token_ids: list[int] = field(default_factory=list)
-    num_forced: int = 0
+    is_forced: list[bool] = field(default_factory=list)
 
     @property
     def num_free(self) -> int:
         return self.num_slots - len(self.token_ids)
 
-    def take(self, token_ids: Sequence[int]) -> int:
+    def take(self, token_ids: Sequence[int], *, is_forced: bool) -> int:
         """Draft these tokens up to the first that the matcher refuses; says how many it took."""
         for count, token_id in enumerate(token_ids):
             if not self.matcher.accept(token_id):
                 return count
             self.token_ids.append(token_id)
+            self.is_forced.append(is_forced)
         return len(token_ids)
 
 
@@ -61,25 +62,26 @@ class HybridDrafter:
         """One-hot drafts, never with a token that the grammar refuses."""
         self._ngram.keep_only(batch)
         drafts: list[list[int]] = []
-        num_forced: list[int] = []
+        is_forced: list[list[bool]] = []
         for scheduled in batch.requests:
             token_ids, forced = self._propose_one(scheduled.request, count_slots(scheduled))
             drafts.append(token_ids)
-            num_forced.append(forced)
-        return Draft(drafts, [None] * len(drafts), num_forced)
+            is_forced.append(forced)
+        return Draft(drafts, [None] * len(drafts), is_forced)
 
-    def _propose_one(self, request: Request, num_slots: int) -> tuple[list[int], int]:
+    def _propose_one(self, request: Request, num_slots: int) -> tuple[list[int], list[bool]]:
         if num_slots <= 0:
-            return [], 0
+            return [], []
         if request.matcher is None:
-            return self._until_stop(self._ngram.continue_from(request, (), num_slots)), 0
+            guess = self._until_stop(self._ngram.continue_from(request, (), num_slots))
+            return guess, [False] * len(guess)
         walk = _Walk(request.matcher, num_slots)
         try:
             self._extend(walk, request)
             request.matcher.rollback(len(walk.token_ids))
         except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
-            return [], 0
-        return walk.token_ids, walk.num_forced
+            return [], []
+        return walk.token_ids, walk.is_forced
 
     def _extend(self, walk: _Walk, request: Request) -> None:
         output = request.output_token_ids[-NUM_CONTEXT_TOKENS:]
@@ -87,13 +89,12 @@ class HybridDrafter:
             forced = forced_token_ids(
                 walk.matcher, [*output, *walk.token_ids], self._vocabulary, walk.num_free
             )
-            num_taken = walk.take(forced)
-            walk.num_forced += num_taken
+            num_taken = walk.take(forced, is_forced=True)
             if num_taken == 0:
                 guess = self._ngram.continue_from(request, walk.token_ids, walk.num_free)
-                num_taken = walk.take(self._until_stop(guess))
+                num_taken = walk.take(self._until_stop(guess), is_forced=False)
             if num_taken == 0:
-                walk.take(self._forced_stop(walk.matcher))
+                walk.take(self._forced_stop(walk.matcher), is_forced=True)
                 return
             if walk.token_ids[-1] in self._vocabulary.stop_token_ids:
                 return

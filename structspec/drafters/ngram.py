@@ -78,7 +78,7 @@ class NgramDrafter:
             self.continue_from(scheduled.request, (), count_slots(scheduled))
             for scheduled in batch.requests
         ]
-        return Draft(drafts, [None] * len(drafts), [0] * len(drafts))
+        return Draft(drafts, [None] * len(drafts), [[False] * len(draft) for draft in drafts])
 
     def continue_from(self, request: Request, draft: Sequence[int], limit: int) -> list[int]:
         """At most `limit` tokens that followed the like of the request's tokens and `draft`."""

@@ -41,7 +41,7 @@ class Draft:
 
     token_ids: Sequence[Sequence[int]]
     probs: Sequence[torch.Tensor | None]  # each [num_drafts, vocab_size] float32
-    num_forced: Sequence[int]  # how many of the drafts spell text the grammar forces
+    is_forced: Sequence[Sequence[bool]]  # whether the grammar forces its text, or the end
 
 
 @dataclass(frozen=True, slots=True)

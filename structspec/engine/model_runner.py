@@ -48,7 +48,7 @@ class ModelRunner:
     def _warm_up(self) -> None:
         """Compile the kernels now rather than in the first request's time; block 0 is scribbled."""
         request = Request(0, [0], SamplingParams(), max_tokens=1, block_table=[0])
-        self.forward(Batch([ScheduledRequest(request, 1, 0, True)]), Draft([[]], [None], [0]))
+        self.forward(Batch([ScheduledRequest(request, 1, 0, True)]), Draft([[]], [None], [[]]))
 
 
 def flatten(batch: Batch, draft: Draft, block_size: int) -> tuple[ForwardInput, int]:

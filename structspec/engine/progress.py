@@ -23,13 +23,14 @@ def append_tokens(
     return None
 
 
-def record_step(stats: RequestStats, num_drafted: int, num_forced: int, num_accepted: int) -> None:
-    """Count one verification step of a request."""
+def record_step(stats: RequestStats, is_forced: Sequence[bool], num_accepted: int) -> None:
+    """Count one verification step of a request; `is_forced` says it of each draft."""
+    num_drafted = len(is_forced)
     stats.num_target_steps += 1
     stats.num_drafted += num_drafted
     stats.num_accepted += num_accepted
-    stats.num_forced_drafted += num_forced
-    stats.num_forced_accepted += min(num_forced, num_accepted)
+    stats.num_forced_drafted += sum(is_forced)
+    stats.num_forced_accepted += sum(is_forced[:num_accepted])
     missing = num_drafted - len(stats.drafted_per_position)
     stats.drafted_per_position.extend([0] * missing)
     stats.accepted_per_position.extend([0] * missing)

@@ -98,8 +98,7 @@ class Scheduler:
             if scheduled.is_sampled:
                 record_step(
                     request.stats,
-                    len(draft.token_ids[index]),
-                    draft.num_forced[index],
+                    draft.is_forced[index],
                     num_accepted,
                 )
             reason = append_tokens(request, output.token_ids[index], self._vocabulary)

@@ -18,11 +18,11 @@ import torch
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
-from tests.models.reference import reference_model
 from transformers import GenerationConfig, LlamaForCausalLM
 
 from structspec import LLM
 from structspec.request import Request
+from tests.models.reference import reference_model
 from tests.real_requests import Pair, run_together
 
 
@@ -57,7 +57,8 @@ EXTRACTION: tuple[tuple[str, type[BaseModel]], ...] = (
     ("Ada Lovelace is 36 years old, works as a mathematician and lives in London.", Person),
     ("My name is Otto Fischer, I am 52, a baker from Hamburg.", Person),
     (
-        "Order A-1047 for Nora Diaz: 3 desk lamps at 24.50 each and 2 office chairs at 119.00 each.",
+        "Order A-1047 for Nora Diaz: 3 desk lamps at 24.50 each and 2 office chairs at 119.00"
+        " each.",
         Order,
     ),
     (

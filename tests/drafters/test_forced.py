@@ -11,7 +11,7 @@ def draft(texts, written=(), num_draft_slots=15, vocabulary=WORDS):
     """The drafted tokens as bytes."""
     request = start(vocabulary, texts, written=written)
     result = ForcedDrafter(vocabulary).propose(batch_of(request, num_draft_slots=num_draft_slots))
-    assert result.num_forced == [len(result.token_ids[0])]
+    assert result.is_forced == [[True] * len(result.token_ids[0])]
     return [vocabulary.token_bytes[token_id] for token_id in result.token_ids[0]]
 
 

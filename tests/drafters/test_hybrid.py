@@ -20,7 +20,7 @@ CONFIG = SpeculativeConfig(prompt_lookup_min=2, prompt_lookup_max=4)
 def draft(request, num_draft_slots=15, vocabulary=BYTES):
     batch = batch_of(request, num_draft_slots=num_draft_slots)
     result = HybridDrafter(vocabulary, CONFIG).propose(batch)
-    return result.token_ids[0], result.num_forced[0]
+    return result.token_ids[0], sum(result.is_forced[0])
 
 
 def constrained(texts, prompt="", written="", **params):
@@ -33,7 +33,7 @@ def test_forced_text_then_lookup_then_forced_text_then_the_end():
     token_ids, num_forced = draft(request, 40)
     assert bytes(token_ids[:-1]) == b'"name": "Ada"}'
     assert token_ids[-1] == STOP
-    assert num_forced == len('"name": "') + len("}")
+    assert num_forced == len('"name": "') + len("}") + 1  # and the end
 
 
 def test_lookup_is_cut_at_the_first_token_the_grammar_refuses():
@@ -51,7 +51,7 @@ def test_no_more_than_the_slots():
 
 
 def test_a_stop_token_is_drafted_only_where_nothing_else_is_legal():
-    assert draft(constrained(["ab"], written="ab")) == ([STOP], 0)
+    assert draft(constrained(["ab"], written="ab")) == ([STOP], 1)
     assert draft(constrained(["ab", "abc", "abd"], written="ab")) == ([], 0)
 
 
@@ -61,7 +61,7 @@ def test_nothing_is_drafted_behind_a_stop_token():
     assert draft(ended)[0] == [STOP]  # the only legal token, and one of them
     free = start(BYTES, prompt="ab", request_id=1)
     free.token_ids = [*b"ab", STOP, *b"cdab"]
-    assert draft(free) == ([STOP], 0)
+    assert draft(free) == ([STOP], 1)
 
 
 def test_unconstrained_requests_are_drafted_by_lookup_alone():
@@ -78,7 +78,7 @@ def test_requests_that_do_not_want_drafts_get_none(texts):
 def test_requests_that_are_not_sampled_get_none_and_all_drafts_are_one_hot():
     request = constrained(["abc"])
     result = HybridDrafter(BYTES, CONFIG).propose(batch_of(request, is_sampled=False))
-    assert (result.token_ids, result.probs, result.num_forced) == ([[]], [None], [0])
+    assert (result.token_ids, result.probs, result.is_forced) == ([[]], [None], [[]])
 
 
 def test_a_matcher_that_fails_costs_its_own_request_the_draft_and_no_other():
@@ -124,4 +124,4 @@ def test_several_stop_tokens_are_still_nothing_but_the_end():
     tokens = (b"a", b"b", None, None)
     vocabulary = Vocabulary(tokens, (2, 3), lambda text: ["ab".index(c) for c in text])
     request = start(vocabulary, ["ab"], written=[0, 1])
-    assert draft(request, vocabulary=vocabulary) == ([2], 0)
+    assert draft(request, vocabulary=vocabulary) == ([2], 1)

@@ -108,7 +108,7 @@ def test_a_drafter_that_is_wrong_about_its_own_distribution_is_found_out():
         def propose(self, batch: Batch) -> Draft:
             draft = super().propose(batch)
             tiny = [None if q is None else q * 0.01 for q in draft.probs]  # accept nearly all
-            return Draft(draft.token_ids, tiny, draft.num_forced)
+            return Draft(draft.token_ids, tiny, draft.is_forced)
 
     worst, eps = worst_deviation(
         "regex", Liar(7, lambda context: hashed_logits((*context, 5))), 0.7

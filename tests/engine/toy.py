@@ -91,7 +91,7 @@ class RandomDrafter:
                 q_rows.append(q)
             token_ids.append(drafted)
             probs.append(torch.stack(q_rows) if q_rows else None)
-        return Draft(token_ids, probs, [0] * len(token_ids))
+        return Draft(token_ids, probs, [[False] * len(drafted) for drafted in token_ids])
 
 
 class NoMasker:

@@ -241,3 +241,20 @@ def test_a_recursive_union_with_siblings_is_approximated_not_refused():
     report = backend("bytes", "llguidance").report(constraint)
     assert "minProperties" in {finding.keyword for finding in report.approximated}
     assert takes("llguidance", constraint, '{"a": {"b": "c"}}')
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        (False, "#"),
+        ({"not": {}}, "#"),
+        ({"not": True}, "#"),
+        ({"type": "object", "properties": {"a": {"not": {}}}, "required": ["a"]}, "#/properties/a"),
+        ({"anyOf": [False, {"not": {}}]}, "#/anyOf"),
+    ],
+)
+def test_a_schema_that_nothing_satisfies_is_refused_rather_than_loosened(schema, pointer):
+    for library in ("llguidance", "xgrammar"):
+        with pytest.raises(GrammarError) as caught:
+            backend("bytes", library).compile(JsonSchema(schema))
+        assert (caught.value.pointer or "").startswith(pointer)
