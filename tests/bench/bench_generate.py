@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.table import Table
 from transformers import GenerationConfig, LlamaForCausalLM
@@ -33,6 +33,13 @@ class Person(BaseModel):
     occupation: str
 
 
+class Flight(BaseModel):
+    flight_number: str
+    departure_city: str
+    arrival_city: str
+    seat: str
+
+
 class Line(BaseModel):
     product: str
     quantity: int
@@ -40,32 +47,27 @@ class Line(BaseModel):
 
 
 class Order(BaseModel):
-    order_id: str
     customer: str
-    lines: list[Line]
+    lines: list[Line] = Field(max_length=2)
+    is_paid: bool
 
 
 class Meeting(BaseModel):
-    title: str
     date: str
     start_time: str
     location: str
-    attendees: list[str]
+    attendees: list[str] = Field(max_length=3)
 
 
 EXTRACTION: tuple[tuple[str, type[BaseModel]], ...] = (
     ("Ada Lovelace is 36 years old, works as a mathematician and lives in London.", Person),
     ("My name is Otto Fischer, I am 52, a baker from Hamburg.", Person),
-    (
-        "Order A-1047 for Nora Diaz: 3 desk lamps at 24.50 each and 2 office chairs at 119.00"
-        " each.",
-        Order,
-    ),
-    (
-        "Project review on 2026-03-14 at 10:30 in room Aurora with Ben Patel, Hana Huang and Gus"
-        " Lopez.",
-        Meeting,
-    ),
+    ("Flight LH 1234 takes you from Munich to Oslo, your seat is 14C.", Flight),
+    ("Your ticket: seat 3A on flight BA 77 from London to Lima.", Flight),
+    ("Nora Diaz ordered 3 lamps at 24.50 each and 2 chairs at 119.00 each. It is paid.", Order),
+    ("An order of Ben Patel, not paid yet: 1 desk at 250.00 and 4 shelves at 30.25 each.", Order),
+    ("Meet Ben Patel, Hana Huang and Gus Lopez on 2026-03-14 at 10:30 in room Aurora.", Meeting),
+    ("On 2026-05-02 at 14:00, Ida Berg and Tom Reed meet in the library.", Meeting),
 )
 
 
@@ -86,6 +88,8 @@ def timed(run: Callable[[], Sequence[Request]]) -> Run:
     start = time.perf_counter()
     requests = run()
     seconds = time.perf_counter() - start
+    # A model that loops inside a list until max_tokens is easy to draft for: that would be no win.
+    assert not any(request.compiled and request.finish_reason == "length" for request in requests)
     return Run(
         seconds,
         sum(request.num_output_tokens for request in requests),
@@ -160,7 +164,7 @@ def main() -> None:
             "extraction, structured, forced + n-gram": lambda: timed(
                 lambda: ours(extraction, max_tokens=256)
             ),
-            "extraction, structured, 4 at once": lambda: timed(
+            "extraction, structured, 8 at once": lambda: timed(
                 lambda: run_together(llm, extraction, temperature=0, max_tokens=256)
             ),
         }
