@@ -72,10 +72,13 @@ class GrammarCompiler:
         self._in_flight: dict[_Key, Future[CompiledGrammar]] = {}
         self._cache: OrderedDict[_Key, Future[CompiledGrammar]] = OrderedDict()
         self._running: dict[threading.Thread, _Running] = {}
+        self._workers: set[threading.Thread] = set()
         self._is_closed = False
         for _ in range(num_threads):
             self._start_worker()
-        threading.Thread(target=self._watch, name="structspec-compile-watch", daemon=True).start()
+        watcher = threading.Thread(target=self._watch, name="structspec-watch", daemon=True)
+        self._workers.add(watcher)
+        watcher.start()
 
     def submit(
         self, constraint: Constraint, backend: BackendName | None = None
@@ -113,7 +116,7 @@ class GrammarCompiler:
         return await asyncio.wrap_future(self.submit(constraint, backend))
 
     def close(self) -> None:
-        """Give up what has not begun and let the threads end; idempotent, does not wait."""
+        """Give up what has not begun and end the threads that compile nothing; idempotent."""
         with self._lock:
             if self._is_closed:
                 return
@@ -121,13 +124,19 @@ class GrammarCompiler:
             begun = {running.job.key for running in self._running.values()}
             given_up = [self._in_flight.pop(key) for key in self._in_flight.keys() - begun]
             self._started.notify()
+            idle = self._workers - self._running.keys()
         for future in given_up:
             future.set_exception(Cancelled("the grammar compiler was closed"))
         for _ in range(self._num_threads):
             self._jobs.put(None)
+        for thread in idle - {threading.current_thread()}:
+            # One that frees objects while the interpreter ends would abort the process.
+            thread.join(timeout=1.0)
 
     def _start_worker(self) -> None:
-        threading.Thread(target=self._work, name="structspec-compile", daemon=True).start()
+        thread = threading.Thread(target=self._work, name="structspec-compile", daemon=True)
+        self._workers.add(thread)
+        thread.start()
 
     def _work(self) -> None:
         """Compile one job after the other; ends when closed or when a job took too long."""
@@ -136,8 +145,7 @@ class GrammarCompiler:
                 continue
             result: CompiledGrammar | BaseException
             try:
-                backend = self._backends.get(job.backend, job.constraint)
-                result = backend.compile(job.constraint)
+                result = self._backends.get(job.backend, job.constraint).compile(job.constraint)
             except StructspecError as error:
                 result = error
             except Exception as error:
@@ -146,6 +154,7 @@ class GrammarCompiler:
                 result.__cause__ = error
             if not self._finish(job, result):
                 return
+            del job, result  # while this thread waits it must keep nothing alive
 
     def _begin(self, job: _Job) -> bool:
         """Note that this thread compiles; False if the job was given up meanwhile."""
@@ -184,6 +193,7 @@ class GrammarCompiler:
                     self._started.wait(self._seconds_to_deadline())
                     continue
                 overdue = [self._running.pop(thread).job for thread in late]
+                self._workers.difference_update(late)
                 for job in overdue:
                     del self._in_flight[job.key]
             for job in overdue:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from enum import Enum
 
@@ -253,3 +255,15 @@ def test_the_async_twin_gives_the_same_and_cancels_with_its_task(llm: LLM):
                 await twin.generate(ADA, schema=Person, max_tokens=3)
 
     asyncio.run(main())
+
+
+def test_a_process_that_never_closes_its_model_still_ends_cleanly():
+    script = (
+        "from structspec import LLM\n"
+        "llm = LLM('smollm2-135m')\n"
+        "print(llm.generate('Yes or no?', choices=['yes', 'no']))\n"
+        "stream = llm.stream('Write a long story.')\n"
+        "next(stream)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,7 +52,15 @@ class EngineLoop:
 
         self._post(add)
         if request.compiled is not None:
-            request.compiled.add_done_callback(lambda _: self._notify())
+            # Weakly: the future outlives this loop in the compiler's threads, the model must not.
+            this = weakref.ref(self)
+
+            def wake(_: object) -> None:
+                loop = this()
+                if loop is not None:
+                    loop._notify()
+
+            request.compiled.add_done_callback(wake)
 
     def cancel(self, request: Request) -> None:
         """End a request early; its listener still gets the last news."""

@@ -61,7 +61,7 @@ def test_nothing_is_drafted_behind_a_stop_token():
     assert draft(ended)[0] == [STOP]  # the only legal token, and one of them
     free = start(BYTES, prompt="ab", request_id=1)
     free.token_ids = [*b"ab", STOP, *b"cdab"]
-    assert draft(free) == ([STOP], 1)
+    assert draft(free) == ([STOP], 0)
 
 
 def test_unconstrained_requests_are_drafted_by_lookup_alone():
