@@ -50,7 +50,8 @@ class EngineLoop:
             self._listeners[request.request_id] = listener
             self._engine.scheduler.add(request)
 
-        self._post(add)
+        if not self._post(add):
+            raise Cancelled("the engine is closed")
         if request.compiled is not None:
             # Weakly: the future outlives this loop in the compiler's threads, the model must not.
             this = weakref.ref(self)
@@ -63,7 +64,7 @@ class EngineLoop:
             request.compiled.add_done_callback(wake)
 
     def cancel(self, request: Request) -> None:
-        """End a request early; its listener still gets the last news."""
+        """End a request early; its listener still gets the last news. A closed loop has done so."""
         error = Cancelled("the request was cancelled")
         self._post(lambda: self._engine.scheduler.fail(request, error))
 
@@ -75,12 +76,13 @@ class EngineLoop:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _post(self, action: Callable[[], None]) -> None:
+    def _post(self, action: Callable[[], None]) -> bool:
+        """Have the engine's thread do something; False where it has ended."""
         with self._wake:
-            if self._is_closed:
-                raise Cancelled("the engine is closed")
-            self._inbox.append(action)
-            self._wake.notify()
+            if not self._is_closed:
+                self._inbox.append(action)
+                self._wake.notify()
+            return not self._is_closed
 
     def _notify(self) -> None:
         with self._wake:
