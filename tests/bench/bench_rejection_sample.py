@@ -47,7 +47,7 @@ def make_step(num_requests: int, params: dict[str, Any], has_q: bool) -> Step:
     return Step(
         logits,
         Batch([ScheduledRequest(request, 1, NUM_DRAFTS, True) for request in requests]),
-        Draft(best.tolist(), [q] * num_requests, [0] * num_requests),
+        Draft(best.tolist(), [q] * num_requests, [[False] * NUM_DRAFTS] * num_requests),
         Mask(
             torch.zeros(0, VOCAB_SIZE // 32, dtype=torch.int32, device=DEVICE),
             torch.zeros(0, dtype=torch.int64, device=DEVICE),
