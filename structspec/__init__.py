@@ -29,12 +29,13 @@ from structspec.request import SamplingParams, Usage
 from structspec.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from structspec.async_llm import AsyncLLM
     from structspec.compiler import GrammarCompiler
     from structspec.generation import Generation
-    from structspec.llm import LLM, AsyncLLM
+    from structspec.llm import LLM
 
 _LAZY = {
-    "AsyncLLM": "structspec.llm",
+    "AsyncLLM": "structspec.async_llm",
     "Generation": "structspec.generation",
     "GrammarCompiler": "structspec.compiler",
     "LLM": "structspec.llm",

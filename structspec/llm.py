@@ -1,14 +1,16 @@
-"""LLM and AsyncLLM: prompts in, validated values out."""
+"""LLM: prompts in, validated values out."""
+
+# A str is a Sequence[str] too: where both overloads fit, the first, for one prompt, is meant.
+# mypy: disable-error-code="overload-overlap"
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 import torch
 
@@ -19,7 +21,6 @@ from structspec.options import GenerateOptions, OtherOptions, Task, resolve_opti
 from structspec.service import Prepared, Prompt, Prompts, Service, split_prompts
 
 T = TypeVar("T")
-V = TypeVar("V")
 Result = Generation | Exception
 OnResult = Callable[[int, Result], None]
 
@@ -46,20 +47,70 @@ class LLM:
         self._finalizer = weakref.finalize(self, self._service.close)
 
     @overload
-    def generate(self, prompt: str, *, schema: type[T], **options: Unpack[OtherOptions]) -> T: ...
+    def generate(
+        self, prompt: Prompt, *, schema: type[T], **options: Unpack[OtherOptions]
+    ) -> T: ...
     @overload
     def generate(
-        self, prompt: Prompts, *, schema: Any = None, **options: Unpack[OtherOptions]
-    ) -> Any: ...
+        self, prompt: Sequence[Prompt], *, schema: type[T], **options: Unpack[OtherOptions]
+    ) -> list[T]: ...
+    @overload
+    def generate(
+        self, prompt: Prompt, *, schema: None = None, **options: Unpack[OtherOptions]
+    ) -> str: ...
+    @overload
+    def generate(
+        self, prompt: Sequence[Prompt], *, schema: None = None, **options: Unpack[OtherOptions]
+    ) -> list[str]: ...
+    @overload
+    def generate(self, prompt: Prompts, *, schema: Any, **options: Unpack[OtherOptions]) -> Any: ...
     def generate(self, prompt: Prompts, **options: Unpack[GenerateOptions]) -> Any:
         """The value for a prompt (a string or chat messages); for a list of prompts, a list.
 
         With `schema=` it is validated and of that type, otherwise it is the text. Of a list the
         first error is raised once all have finished; `generate_raw` can return errors instead.
         """
-        result = self.generate_raw(prompt, **options)
-        return [one.value for one in result] if isinstance(result, list) else result.value
+        task = resolve_options(options)
+        prompts, is_batch = split_prompts(prompt)
+        results = all_or_raise(self._run(prompts, task, None))
+        return [one.value for one in results] if is_batch else results[0].value
 
+    @overload
+    def generate_raw(
+        self,
+        prompt: Prompt,
+        *,
+        on_result: OnResult | None = None,
+        return_errors: Literal[False] = False,
+        **options: Unpack[GenerateOptions],
+    ) -> Generation: ...
+    @overload
+    def generate_raw(
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        on_result: OnResult | None = None,
+        return_errors: Literal[False] = False,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Generation]: ...
+    @overload
+    def generate_raw(
+        self,
+        prompt: Prompt,
+        *,
+        on_result: OnResult | None = None,
+        return_errors: bool,
+        **options: Unpack[GenerateOptions],
+    ) -> Result: ...
+    @overload
+    def generate_raw(
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        on_result: OnResult | None = None,
+        return_errors: bool,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Result]: ...
     def generate_raw(
         self,
         prompt: Prompts,
@@ -77,7 +128,7 @@ class LLM:
         prompts, is_batch = split_prompts(prompt)
         results = self._run(prompts, task, on_result)
         if not return_errors:
-            raise_first(results)
+            all_or_raise(results)
         return results if is_batch else results[0]
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Iterator[str]:
@@ -142,107 +193,6 @@ class LLM:
                 self._service.cancel(prepared)
 
 
-class AsyncLLM:
-    """LLM for asyncio: the same calls, awaited. Cancelling a task cancels its requests."""
-
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: str = "cpu",
-        config: EngineConfig | None = None,
-    ) -> None:
-        self._service = Service(model, dtype=dtype, device=device, config=config)
-        # Also at interpreter exit: a thread inside torch must not outlive it.
-        self._finalizer = weakref.finalize(self, self._service.close)
-
-    @overload
-    async def generate(
-        self, prompt: str, *, schema: type[T], **options: Unpack[OtherOptions]
-    ) -> T: ...
-    @overload
-    async def generate(
-        self, prompt: Prompts, *, schema: Any = None, **options: Unpack[OtherOptions]
-    ) -> Any: ...
-    async def generate(self, prompt: Prompts, **options: Unpack[GenerateOptions]) -> Any:
-        """As LLM.generate."""
-        result = await self.generate_raw(prompt, **options)
-        return [one.value for one in result] if isinstance(result, list) else result.value
-
-    async def generate_raw(
-        self,
-        prompt: Prompts,
-        *,
-        on_result: OnResult | None = None,
-        return_errors: bool = False,
-        **options: Unpack[GenerateOptions],
-    ) -> Any:
-        """As LLM.generate_raw; `on_result` is called in the event loop."""
-        task = resolve_options(options)
-        prompts, is_batch = split_prompts(prompt)
-        results = await self._run(prompts, task, on_result)
-        if not return_errors:
-            raise_first(results)
-        return results if is_batch else results[0]
-
-    async def stream(
-        self, prompt: Prompt, **options: Unpack[GenerateOptions]
-    ) -> AsyncIterator[str]:
-        """As LLM.stream."""
-        prepared = self._service.prepare(prompt, resolve_options(options))
-        news: asyncio.Queue[News] = asyncio.Queue()
-        self._service.start(prepared, in_event_loop(news.put_nowait))
-        is_finished = False
-        try:
-            while not is_finished:
-                item = await news.get()
-                is_finished = item.finished is not None
-                if item.text:
-                    yield item.text
-            self._service.finish(prepared)
-        finally:
-            if not is_finished:
-                self._service.cancel(prepared)
-
-    def close(self) -> None:
-        """Cancel what runs and free the engine's threads; calling it again does nothing."""
-        self._finalizer()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def _run(
-        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None
-    ) -> list[Result]:
-        prepared = [self._service.prepare(prompt, task) for prompt in prompts]
-        results: dict[int, Result] = {}
-        finished: asyncio.Queue[int] = asyncio.Queue()
-        tell = in_event_loop(finished.put_nowait)
-        try:
-            for index, one in enumerate(prepared):
-                self._service.start(one, tell_when_finished(tell, index))
-            while len(results) < len(prepared):
-                index = await finished.get()
-                results[index] = result_of(self._service, prepared[index])
-                if on_result is not None:
-                    on_result(index, results[index])
-        except BaseException:  # also CancelledError: nobody will read what still runs
-            for index, one in enumerate(prepared):
-                if index not in results:
-                    self._service.cancel(one)
-            raise
-        return [results[index] for index in range(len(prepared))]
-
-
 def tell_when_finished(tell: Callable[[int], None], index: int) -> Callable[[News], None]:
     """A listener that passes on `index` with the last news."""
 
@@ -251,17 +201,6 @@ def tell_when_finished(tell: Callable[[int], None], index: int) -> Callable[[New
             tell(index)
 
     return listen
-
-
-def in_event_loop(call: Callable[[V], None]) -> Callable[[V], None]:
-    """`call`, made from any thread to run in the event loop that is running now."""
-    loop = asyncio.get_running_loop()
-
-    def call_later(value: V) -> None:
-        if not loop.is_closed():  # closed: whoever asked is gone
-            loop.call_soon_threadsafe(call, value)
-
-    return call_later
 
 
 def result_of(service: Service, prepared: Prepared) -> Result:
@@ -275,8 +214,11 @@ def result_of(service: Service, prepared: Prepared) -> Result:
         return error
 
 
-def raise_first(results: Sequence[Result]) -> None:
-    """Raise the first error there is, if any."""
+def all_or_raise(results: Sequence[Result]) -> list[Generation]:
+    """The results, if none of them is an error; otherwise raises the first one."""
+    finished = []
     for result in results:
         if isinstance(result, Exception):
             raise result
+        finished.append(result)
+    return finished

@@ -53,6 +53,7 @@ SAMPLING_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("ignore_eos", "speculative"), (bool,)),
     "stop": (str, list, tuple),
 }
+RAW_ONLY = ("on_result", "return_errors")
 CONSTRAINT_FIELDS = ("schema", "regex", "choices", "grammar")
 CHOICES_OF = {
     "backend": ("auto", "llguidance", "xgrammar"),
@@ -90,6 +91,8 @@ def resolve_options(options: GenerateOptions) -> Task:
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
     known = sorted(GenerateOptions.__optional_keys__)
     for name in given:
+        if name in RAW_ONLY:
+            raise InvalidRequest(f"{name}= goes with generate_raw, which returns Generations")
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"

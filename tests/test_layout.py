@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("structspec", "grammars", "kernels", "integrations")
 LINKED = ("grammars", "kernels", "integrations")
 ENTRANCES = {
-    f"structspec.{name}" for name in ("llm", "service", "cli", "demo", "server", "__main__")
+    f"structspec.{name}"
+    for name in ("llm", "async_llm", "service", "cli", "demo", "server", "__main__")
 }
 ENGINE = {"structspec.engine", "structspec.drafters", "structspec.models"}
 VALUES = "structspec.engine.batch"  # what flows between the calls; like a value module, for all

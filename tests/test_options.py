@@ -20,6 +20,7 @@ class Person(BaseModel):
         ({"schema": Person, "ignore_eos": True}, "ignore_eos= contradicts schema="),
         ({"schmea": Person}, "did you mean 'schema'"),
         ({"wholly_unknown": 1}, "known are"),
+        ({"on_result": print}, "on_result= goes with generate_raw"),
         ({"schema": Person, "backend": "outlines"}, "backend must be one of"),
         ({"schema": Person, "style": "loose"}, "style must be one of"),
         ({"choices": []}, "choices is empty"),

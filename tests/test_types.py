@@ -1,0 +1,85 @@
+"""What a type checker knows about results, asked of mypy itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+CODE = """
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, TypedDict, assert_type
+
+from pydantic import BaseModel
+
+from structspec import LLM, AsyncLLM, Generation
+
+
+class Person(BaseModel):
+    name: str
+
+
+class Mood(Enum):
+    GOOD = "good"
+
+
+class Point(TypedDict):
+    x: int
+
+
+def of_one_prompt(llm: LLM) -> None:
+    assert_type(llm.generate("x"), str)
+    assert_type(llm.generate("x", choices=["a", "b"]), str)
+    assert_type(llm.generate("x", schema=Person), Person)
+    assert_type(llm.generate("x", schema=Mood, temperature=0.0), Mood)
+    assert_type(llm.generate("x", schema=Point), Point)
+    assert_type(llm.generate("x", schema=list[int]), list[int])
+    assert_type(llm.generate("x", schema={"type": "object"}), Any)
+    assert_type(llm.generate_raw("x", schema=Person), Generation)
+    assert_type(llm.generate_raw("x", return_errors=True), Generation | Exception)
+
+
+def of_messages(llm: LLM, messages: list[dict[str, str]]) -> None:
+    assert_type(llm.generate(messages), str)
+    assert_type(llm.generate(messages, schema=Person), Person)
+    assert_type(llm.generate([{"role": "user", "content": "x"}], schema=Person), Person)
+    assert_type(llm.generate([messages, messages], schema=Person), list[Person])
+    assert_type(llm.generate_raw(messages), Generation)
+
+
+def of_many_prompts(llm: LLM, prompts: Sequence[str]) -> None:
+    def on_result(index: int, result: Generation | Exception) -> None: ...
+
+    assert_type(llm.generate(prompts), list[str])
+    assert_type(llm.generate(["x", "y"], schema=Person), list[Person])
+    assert_type(llm.generate(("x", "y"), schema=Person), list[Person])
+    assert_type(llm.generate_raw(prompts, on_result=on_result), list[Generation])
+    assert_type(
+        llm.generate_raw(prompts, schema=Person, return_errors=True), list[Generation | Exception]
+    )
+
+
+async def awaited(llm: AsyncLLM, prompts: list[str]) -> None:
+    assert_type(await llm.generate("x"), str)
+    assert_type(await llm.generate("x", schema=Person), Person)
+    assert_type(await llm.generate(prompts, schema=Person), list[Person])
+    assert_type(await llm.generate_raw(prompts), list[Generation])
+    async for piece in llm.stream("x"):
+        assert_type(piece, str)
+
+
+def mistakes(llm: LLM) -> None:
+    llm.generate("x", shema=Person)  # type: ignore[call-overload]
+    llm.generate("x", schema=Person, temperature="hot")  # type: ignore[call-overload]
+    llm.generate("x", on_result=print)  # type: ignore[call-overload]
+"""
+
+
+def test_type_checker_knows_what_a_call_returns(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(CODE)
+    command = [sys.executable, "-m", "mypy", str(tmp_path / "program.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
