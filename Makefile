@@ -4,7 +4,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 
 # The first interpreter that is new enough; `make PYTHON=/path/to/python3.12 setup` names another.
 IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -22,6 +22,7 @@ help:
 	@echo "make clean   remove .venv and everything built"
 
 setup: $(STAMP)
+	@:
 
 $(STAMP): pyproject.toml constraints.txt
 	@if [ -z "$(PYTHON)" ] || ! $(PYTHON) $(IS_NEW_ENOUGH); then \
