@@ -22,7 +22,9 @@ def compute_target_probs(
     likely as the k-th best; top-p, on what is left, what is at least as likely as the last token
     needed to reach `top_p`. Equals are kept or dropped together, so no order among them matters.
     """
-    temperature = _column([p.temperature for p in params], logits.device)
+    # At least the smallest normal float32: a smaller one may count as 0, and 0 / 0 is no number.
+    smallest = torch.finfo(torch.float32).tiny
+    temperature = _column([max(p.temperature, smallest) for p in params], logits.device)
     scores = logits.float() - logits.amax(dim=-1, keepdim=True).float()
     weights = scores.div_(temperature).exp_()  # the best is 1: no temperature overflows
     if any(p.min_p > 0 for p in params):

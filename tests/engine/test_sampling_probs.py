@@ -66,6 +66,7 @@ FOUR = logs(4, 3, 2, 1)
         pytest.param(
             {"temperature": 1e-30, "top_p": 0.9, "top_k": 3}, [1, 0, 0, 0], id="tiny-temperature"
         ),
+        pytest.param({"temperature": 1e-320}, [1, 0, 0, 0], id="temperature-of-0-in-float32"),
         pytest.param({"temperature": 1e30}, [0.25] * 4, id="huge-temperature"),
     ],
 )
