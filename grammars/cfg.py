@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, get_args
 
-from structspec.constraint import Grammar
+from structspec.constraint import Dialect, Grammar, find_half_character
 from structspec.errors import GrammarError, UnsupportedConstraint
 
 # what a bracket inside may not be mistaken for, then the references to special tokens
@@ -20,8 +20,14 @@ _EBNF_PARTS = re.compile(
 
 def dialect_of(constraint: Grammar) -> Literal["lark", "ebnf"]:
     """The dialect that was named, else EBNF where rules are written with `::=`."""
-    if not isinstance(constraint.text, str) or not constraint.text.strip():
+    if not isinstance(constraint.text, str):
+        raise GrammarError(f"a grammar is a string, not {constraint.text!r}")
+    if not constraint.text.strip():
         raise GrammarError("the grammar is empty")
+    if constraint.dialect not in get_args(Dialect):
+        names = ", ".join(get_args(Dialect))
+        raise GrammarError(f"dialect must be one of {names}, not {constraint.dialect!r}")
+    check_characters(constraint.text)
     if constraint.dialect != "auto":
         return constraint.dialect
     return "ebnf" if re.search(r"^\s*[\w-]+\s*::=", constraint.text, re.MULTILINE) else "lark"
@@ -47,6 +53,16 @@ def check_ebnf(text: str) -> None:
                 line=line,
                 column=column,
             )
+
+
+def check_characters(text: str) -> None:
+    """Raise GrammarError, with the place, where text holds half a character."""
+    offset = find_half_character(text)
+    if offset is not None:
+        line, column = place(text, offset)
+        raise GrammarError(
+            f"{text[offset]!r} is half a surrogate pair, no character", line=line, column=column
+        )
 
 
 def place(text: str, offset: int) -> tuple[int, int]:

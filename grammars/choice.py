@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from structspec.constraint import Choice
+from structspec.constraint import Choice, find_half_character
 from structspec.errors import GrammarError
 
 
@@ -17,8 +17,6 @@ def check_choices(constraint: Choice) -> tuple[str, ...]:
             raise GrammarError(f"choice {index} is {choice!r}, not a string")
         if not choice:
             raise GrammarError(f"choice {index} is the empty string; the model would write nothing")
-        try:
-            choice.encode()
-        except UnicodeEncodeError:
-            raise GrammarError(f"choice {index} holds half a surrogate pair: {choice!r}") from None
+        if find_half_character(choice) is not None:
+            raise GrammarError(f"choice {index} holds half a surrogate pair: {choice!r}")
     return tuple(dict.fromkeys(constraint.choices))

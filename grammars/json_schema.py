@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import unquote, urldefrag, urljoin
 
 import jsonschema
 from jsonschema.exceptions import SchemaError
 
-from structspec.constraint import JsonSchema
+from structspec.constraint import JsonSchema, JsonStyle, find_half_character
 from structspec.errors import GrammarError
 
 Schema = dict[str, Any] | bool
@@ -31,6 +32,8 @@ _SINGLES = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
+_SETTINGS = {"style": get_args(JsonStyle), "property_order": ("schema",), "closed": (True, False)}
+_MAX_NUMBER = sys.float_info.max
 # patterns are ECMAScript's, which Python's `re` cannot judge: a backend does
 _NO_FORMATS = jsonschema.FormatChecker(formats=())
 # tried in this order where a schema does not say which draft it follows
@@ -116,15 +119,49 @@ class Document:
 
 def parse(constraint: JsonSchema) -> Document:
     """A private copy of the schema, checked: GrammarError tells where it is wrong."""
+    _check_settings(constraint)
     root = json.loads(constraint.text)
     if not isinstance(root, (dict, bool)):
         raise GrammarError("a schema is an object, true or false", pointer="#")
+    _check_values(root)
     check_meta_schema(root)
     document = Document(root)
     _register(document, document.root_node())
     for node in document.nodes(with_definitions=True):
         _check_cycle(document, node)
     return document
+
+
+def _check_settings(constraint: JsonSchema) -> None:
+    """Raise GrammarError for a setting that there is none of."""
+    for name, allowed in _SETTINGS.items():
+        value = getattr(constraint, name)
+        if value not in allowed:
+            raise GrammarError(
+                f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}"
+            )
+
+
+def _check_values(root: Schema) -> None:
+    """Raise GrammarError for text and numbers that Python can hold and the libraries cannot."""
+    waiting: list[tuple[str, Any]] = [("#", root)]
+    while waiting:
+        pointer, value = waiting.pop()
+        if isinstance(value, dict):
+            for key in value:
+                _check_text(key, pointer)
+            waiting += [(f"{pointer}/{escape(key)}", item) for key, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{pointer}/{index}", item) for index, item in enumerate(value)]
+        elif isinstance(value, str):
+            _check_text(value, pointer)
+        elif isinstance(value, int | float) and not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+            raise GrammarError(f"a number beyond {_MAX_NUMBER:g} cannot be held", pointer=pointer)
+
+
+def _check_text(text: str, pointer: str) -> None:
+    if find_half_character(text) is not None:
+        raise GrammarError(f"{text!r} holds half a surrogate pair", pointer=pointer)
 
 
 def _is_old_draft(named: object) -> bool:

@@ -14,7 +14,7 @@ import re
 import warnings
 
 from structspec.errors import GrammarError, UnsupportedConstraint
-from structspec.grammars.cfg import place
+from structspec.grammars.cfg import check_characters, place
 
 _GROUP = re.compile(r"\((?:\?(?P<kind>:|P<\w+>|=|!|<=|<!|>|#|\(|P=|P>|[a-zA-Z-]+[:)]|<\w+>))?")
 _REPEAT = re.compile(r"(?:[*+?]|\{\d*,?\d*\})[?+]?")
@@ -41,6 +41,7 @@ def translate(pattern: str) -> str:
     """The pattern as Rust's regex syntax and xgrammar read it; GrammarError with its place."""
     if not isinstance(pattern, str):
         raise GrammarError(f"a regex is a string, not {pattern!r}")
+    check_characters(pattern)
     translated = _Scanner(pattern).scan()
     if not translated:
         raise GrammarError("the regex is empty: the model would write nothing")
@@ -63,7 +64,8 @@ def _literal(code_point: int) -> str:
     character = chr(code_point)
     if character.isprintable():
         return re.escape(character) if character.isascii() else character
-    return f"\\x{{{code_point:x}}}" if code_point > 0xFF else f"\\x{code_point:02x}"
+    # Beyond Latin-1 as it is: xgrammar reads `\x{200b}` as an x, without a word.
+    return character if code_point > 0xFF else f"\\x{code_point:02x}"
 
 
 def _ascii_class(escape: str) -> str | None:
@@ -217,7 +219,10 @@ class _Scanner:
     def _plain_escape(self, text: str) -> str:
         kind = text[1]
         if kind in "xuU" and len(text) > 2:
-            return _literal(int(text[2:].strip("{}"), 16))
+            code_point = int(text[2:].strip("{}"), 16)
+            if 0xD800 <= code_point <= 0xDFFF or code_point > 0x10FFFF:
+                raise self._error(f"{text} is no character", self.position)
+            return _literal(code_point)
         if kind == "0":
             return _literal(0)
         if kind.isalnum() and kind not in "dDwWsSnrtfvapP":
@@ -255,10 +260,10 @@ class _Scanner:
         if match is None:
             raise self._error("unterminated character set", self.position)
         text = match[0]
+        inside = _ASCII_CLASSES.get(text)
+        plain = _literal(8) if text == r"\b" else inside or self._plain_escape(text)
         self.position += len(text)
-        if text == r"\b":
-            return _literal(8)
-        return _ASCII_CLASSES.get(text) or self._plain_escape(text)
+        return plain
 
     def _error(self, message: str, position: int) -> GrammarError:
         line, column = place(self.pattern, position)

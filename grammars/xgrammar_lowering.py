@@ -17,7 +17,7 @@ from structspec.grammars.ebnf import is_productive
 from structspec.grammars.regex import malformed, translate
 from structspec.grammars.xgrammar_json import lower_json
 
-_LOCATION = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
+_LOCATION = re.compile(r"\[[\d:]+\] \S+:\d+: ")  # in the library's own source; may be nested
 _PLACE = re.compile(r"at line (\d+), column (\d+): (.*)")
 _POSITION = re.compile(r".* at position \d+: ")
 

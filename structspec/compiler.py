@@ -11,8 +11,15 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from structspec.constraint import Constraint
-from structspec.errors import Cancelled, CompileTimeout, EngineError, GrammarError, StructspecError
+from structspec.constraint import TOO_DEEP, Constraint
+from structspec.errors import (
+    Cancelled,
+    CompileTimeout,
+    EngineError,
+    GrammarError,
+    InvalidRequest,
+    StructspecError,
+)
 from structspec.grammars.base import BackendName, CompiledGrammar
 from structspec.grammars.router import Backends, check_backend_name
 from structspec.vocabulary import Vocabulary
@@ -86,10 +93,15 @@ class GrammarCompiler:
         """Start compiling, or share what is being or has been compiled; returns at once.
 
         Every error, of validation too, arrives through the future, which is shared with others
-        and cannot be cancelled. Raises InvalidRequest only for an unknown backend.
+        and cannot be cancelled. Raises InvalidRequest only for an unknown backend or what is no
+        constraint.
         """
         name: BackendName = backend or self._backend
         check_backend_name(name)
+        if not isinstance(constraint, Constraint):
+            raise InvalidRequest(
+                f"a constraint is a JsonSchema, Regex, Choice or Grammar, not {constraint!r}"
+            )
         try:
             key = (name, *constraint.key)
             hash(key)
@@ -148,6 +160,8 @@ class GrammarCompiler:
                 result = self._backends.get(job.backend, job.constraint).compile(job.constraint)
             except StructspecError as error:
                 result = error
+            except RecursionError:
+                result = GrammarError(TOO_DEEP)
             except Exception as error:
                 logger.exception("compiling a grammar failed unexpectedly")
                 result = EngineError(f"compiling failed: {type(error).__name__}: {error}")

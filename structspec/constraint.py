@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,15 @@ from structspec.errors import GrammarError
 
 JsonStyle = Literal["spaced", "compact", "pretty", "flexible"]
 Dialect = Literal["auto", "lark", "ebnf"]
+
+TOO_DEEP = "the constraint is nested too deeply to be compiled"
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+
+
+def find_half_character(text: str) -> int | None:
+    """Where a str holds half a surrogate pair, which no UTF-8 and so no model has; else None."""
+    match = _HALF_CHARACTER.search(text)
+    return None if match is None else match.start()
 
 
 @dataclass(frozen=True)
@@ -36,12 +46,16 @@ class JsonSchema:
         if isinstance(self.schema, str):
             try:
                 return json.dumps(json.loads(self.schema), ensure_ascii=False)
+            except RecursionError:
+                raise GrammarError(TOO_DEEP) from None
             except json.JSONDecodeError as error:
                 raise GrammarError(
                     f"the schema is not JSON: {error.msg}", line=error.lineno, column=error.colno
                 ) from None
         try:
             return json.dumps(self.schema, ensure_ascii=False)
+        except RecursionError:
+            raise GrammarError(TOO_DEEP) from None
         except (TypeError, ValueError) as error:
             raise GrammarError(f"the schema cannot be written as JSON: {error}") from None
 

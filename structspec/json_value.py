@@ -63,7 +63,10 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
     `$ref` is ever fetched from the network.
     """
     draft = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    flaw = best_match(draft(draft.META_SCHEMA).iter_errors(schema))
+    try:
+        flaw = best_match(draft(draft.META_SCHEMA).iter_errors(schema))
+    except RecursionError:
+        raise GrammarError("the schema is nested too deeply to be checked", pointer="#") from None
     if flaw is not None:
         raise GrammarError(_shorten(flaw.message), pointer=json_pointer(flaw.absolute_path))
     validator = draft(schema, format_checker=_FORMATS, registry=SPECIFICATIONS)
@@ -76,6 +79,8 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
         except re.error as error:
             pattern = error.pattern if isinstance(error.pattern, str) else str(error.pattern)
             raise GrammarError(f"pattern {pattern!r} is not a regex: {error.msg}") from None
+        except RecursionError:
+            return ("#: the value is nested too deeply to be checked",)
         return tuple(_describe(error) for error in errors[:MAX_ERRORS])
 
     return violations

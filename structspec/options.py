@@ -131,6 +131,8 @@ def _resolve_target(given: Mapping[str, Any]) -> SchemaTarget | None:
 
 def _resolve_constraint(given: Mapping[str, Any], target: SchemaTarget | None) -> Constraint | None:
     if target is not None:
+        if "closed" in given:
+            _of_type(given, "closed", (bool,))
         schema = given["schema"]
         default = schema if isinstance(schema, JsonSchema) else JsonSchema(True)
         return JsonSchema(

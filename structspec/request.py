@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, StructspecError
 from structspec.output_text import OutputText
 
@@ -46,9 +47,14 @@ class SamplingParams:
             ("min_p", 0.0 <= self.min_p <= 1.0, "in [0, 1]"),
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
             ("stop", all(self.stop), "made of non-empty strings"),
+            ("stop", all(map(_is_text, self.stop)), "made of whole characters"),
         ):
             if not holds:
                 raise InvalidRequest(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+
+
+def _is_text(string: str) -> bool:
+    return find_half_character(string) is None
 
 
 @dataclass(frozen=True, slots=True)

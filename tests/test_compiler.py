@@ -169,6 +169,12 @@ def test_an_unknown_backend_is_refused_at_once():
         make().submit(Regex("a"), backend="nonesuch")
 
 
+@pytest.mark.parametrize("constraint", [None, 5, "a", {"type": "integer"}], ids=repr)
+def test_what_is_no_constraint_is_refused_at_once(constraint):
+    with pytest.raises(InvalidRequest, match="a constraint is a JsonSchema, Regex"):
+        make().submit(constraint)
+
+
 @pytest.mark.parametrize(
     ("constraint", "library"),
     [
@@ -195,6 +201,19 @@ def test_a_backend_named_for_one_constraint_is_used_for_it():
         compiler.submit(Grammar('root ::= "a"'), "llguidance").result(30)
 
 
+@pytest.mark.parametrize("depth", [200, 5000])
+@pytest.mark.parametrize("is_text", [True, False], ids=["text", "dict"])
+def test_what_is_nested_too_deeply_is_a_grammar_error(depth, is_text):
+    schema = {"type": "boolean"}
+    for _ in range(depth):
+        schema = {"properties": {"a": schema}}
+    text = '{"not": ' * depth * 3 + "{}" + "}" * depth * 3
+    compiler = GrammarCompiler(VOCABULARY)
+    with pytest.raises(GrammarError, match="too deeply"):
+        compiler.submit(JsonSchema(text if is_text else schema)).result()
+    compiler.close()
+
+
 def test_compile_awaits_and_raises_like_the_future():
     async def both():
         compiler = make()
@@ -209,6 +228,6 @@ def test_compile_awaits_and_raises_like_the_future():
 @pytest.mark.parametrize(
     "constraint", [JsonSchema("{"), JsonSchema({"a": {1}}), Choice((["a"],)), Choice(())]
 )
-def test_what_is_no_constraint_fails_through_the_future(constraint):
+def test_a_constraint_that_is_not_made_of_text_fails_through_the_future(constraint):
     with pytest.raises(GrammarError):
         make().submit(constraint).result(30)

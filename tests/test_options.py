@@ -32,6 +32,8 @@ class Person(BaseModel):
         ({"max_tokens": True}, "max_tokens must be int"),
         ({"max_tokens": 1.5}, "max_tokens must be int"),
         ({"stop": [1]}, "stop must hold strings, not 1"),
+        ({"stop": ["a", "\ud800"]}, "stop must be made of whole characters"),
+        ({"schema": Person, "closed": "yes"}, "closed must be bool"),
         ({"stop": 1}, "stop must be str or list or tuple"),
         ({"speculative": "no"}, "speculative must be bool"),
     ],

@@ -314,6 +314,14 @@ def test_what_is_no_type_is_an_invalid_request_that_says_what_to_pass(schema: An
         resolve_schema(schema)
 
 
+def test_nesting_beyond_pythons_own_limit_is_a_typed_error_of_schema_or_output() -> None:
+    with pytest.raises(GrammarError, match="nested too deeply"):
+        resolve_schema('{"not": ' * 300 + "{}" + "}" * 300)
+    lists = {"$ref": "#/$defs/list", "$defs": {"list": {"items": {"$ref": "#/$defs/list"}}}}
+    with pytest.raises(OutputInvalid, match="nested too deeply"):
+        resolve_schema(lists).validate("[" * 400 + "]" * 400)
+
+
 def test_later_changes_of_the_callers_dict_change_nothing() -> None:
     schema = {"type": "string"}
     target = resolve_schema(schema)

@@ -10,7 +10,8 @@ from typing import Any
 
 import tokenizers
 
-from structspec.errors import ModelError
+from structspec.constraint import find_half_character
+from structspec.errors import InvalidRequest, ModelError
 from structspec.models.chat_template import render_chat
 from structspec.vocabulary import Vocabulary
 
@@ -47,8 +48,15 @@ class Tokenizer:
         """Token ids of the text and nothing else.
 
         Text that spells a special token, such as `<|im_end|>`, stays plain text unless
-        `parse_special`: never set that for text a user wrote.
+        `parse_special`: never set that for text a user wrote. Raises InvalidRequest for half
+        characters.
         """
+        offset = find_half_character(text)
+        if offset is not None:
+            raise InvalidRequest(
+                f"the prompt holds half a surrogate pair, {text[offset]!r}, behind"
+                f" {text[max(0, offset - 20) : offset]!r}; read it with errors='replace'"
+            )
         backend = self.backend if parse_special else self._plain_backend
         ids: list[int] = backend.encode(text, add_special_tokens=False).ids
         return ids

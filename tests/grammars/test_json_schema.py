@@ -123,6 +123,10 @@ def test_options_inside_a_schema_do_not_change_the_style():
             "minimum",
         ),
         ("[1]", "#", "object, true or false"),
+        ({"properties": {"a": {"const": "\ud800"}}}, "#/properties/a/const", "surrogate"),
+        ({"properties": {"\ud800": {}}}, "#/properties", "surrogate"),
+        ({"enum": [1, 10**400]}, "#/enum/1", "beyond"),
+        ('{"items": {"minimum": -1e400}}', "#/items/minimum", "beyond"),
     ],
     ids=lambda value: json.dumps(value)[:40] if not isinstance(value, str) else None,
 )
@@ -133,6 +137,15 @@ def test_a_wrong_schema_is_refused_with_its_place(library, schema, pointer, word
     if library == "llguidance" or not isinstance(caught.value, UnsupportedConstraint):
         assert (caught.value.pointer or "").startswith(pointer)
         assert words in str(caught.value)
+
+
+@LIBRARIES
+@pytest.mark.parametrize(
+    "setting", [{"style": "loose"}, {"property_order": "any"}, {"closed": "yes"}], ids=str
+)
+def test_an_unknown_setting_is_refused_by_name(library, setting):
+    with pytest.raises(GrammarError, match=f"{next(iter(setting))} must be one of"):
+        backend("bytes", library).compile(JsonSchema(True, **setting))
 
 
 def test_schema_text_that_is_not_json_is_refused_with_line_and_column():

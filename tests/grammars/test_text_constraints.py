@@ -44,6 +44,8 @@ def takes(library: str, constraint: Constraint, text: str) -> bool:
         (r"\[\]\^\$\|\(\)", ["[]^$|()", "[]"]),
         (r"\d\D\w\W", ["1x_-", "٣xaa", "1١a-", "1xé-", "1xaé"]),
         (r"[\d.]+[^\w]", ["1.2-", "1٣-", "1é"]),
+        (r"\u200b[\u200b\ue000-\uf8ff]", ["\u200b\u200b", "\u200b\uf000", "2b", "\u200b2"]),
+        (r"[^\u2028\U0010ffff]", ["2", "x", "\u2028", "\U0010ffff"]),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Possible set:FutureWarning")
@@ -66,6 +68,10 @@ def test_a_regex_matches_what_python_matches_from_first_to_last_character(librar
         (r"a\y", 2, "bad escape"),
         ("[z-a]", 2, "bad character range"),
         ("a{3,1}", 3, "min repeat greater"),
+        (r"a[b\y]", 4, "bad escape"),
+        (r"ab[\ud800]", 4, "no character"),
+        (r"\U00110000", 1, "no character"),
+        ("ab\ud800", 3, "half a surrogate pair"),
     ],
 )
 def test_a_malformed_regex_is_refused_with_its_place(library, pattern, column, words):
@@ -156,6 +162,9 @@ def test_a_left_recursive_grammar_matches_its_language(library, text):
         ("xgrammar", "root ::= a\na ::= missing", 2),
         ("xgrammar", 'root ::= "a', 1),
         ("xgrammar", 'other ::= "a"', 1),
+        ("llguidance", 'start: a\na: "\ud800"', 2),
+        ("xgrammar", 'start: a\na: "\ud800"', 2),
+        ("xgrammar", 'root ::= a\na ::= "\ud800"', 2),
     ],
 )
 def test_a_malformed_grammar_is_refused_with_line_and_column(library, text, line):
@@ -163,6 +172,19 @@ def test_a_malformed_grammar_is_refused_with_line_and_column(library, text, line
         backend("bytes", library).compile(Grammar(text))
     assert caught.value.line == line
     assert caught.value.column is not None
+
+
+def test_the_words_about_a_malformed_grammar_hold_no_place_in_the_librarys_source():
+    with pytest.raises(GrammarError) as caught:
+        backend("bytes", "xgrammar").compile(Grammar("start: /a(?=b)/"))
+    assert "Lookahead" in str(caught.value) and ".cc" not in str(caught.value)
+
+
+@LIBRARIES
+@pytest.mark.parametrize("grammar", [Grammar('start: "a"', "lrak"), Grammar(3)], ids=repr)
+def test_a_grammar_of_another_kind_is_refused(library, grammar):
+    with pytest.raises(GrammarError, match="lrak|not 3"):
+        backend("bytes", library).compile(grammar)
 
 
 @pytest.mark.parametrize(

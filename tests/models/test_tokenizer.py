@@ -185,6 +185,14 @@ def test_bad_messages_are_named(
         tokenizer.apply_chat_template(messages)
 
 
+def test_half_a_character_is_refused_wherever_it_stands(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InvalidRequest, match="half a surrogate pair"):
+        tokenizer.encode("a\ud800")
+    for text in ("\udc80", "<|im_end|>\ud83d"):
+        with pytest.raises(InvalidRequest, match="half a surrogate pair"):
+            tokenizer.encode_chat([{"role": "user", "content": text}])
+
+
 def test_tools_are_shown_or_refused_but_never_dropped(tokenizer: Tokenizer) -> None:
     messages = [{"role": "user", "content": "Hi"}]
     tools = [{"name": "search <b>"}]
