@@ -12,6 +12,7 @@ class SpeculativeConfig:
     """How drafts are made. `num_speculative_tokens` limits one request's drafts in one step."""
 
     num_speculative_tokens: int = 15  # with the bonus row 16 rows, as cheap on a CPU as one
+    max_guess_rows: int = 12  # drafts that may well be wrong only while a step has no more rows
     prompt_lookup_min: int = 1
     prompt_lookup_max: int = 5
 

@@ -1,7 +1,11 @@
 """The default drafter: forced text and prompt lookup take turns, steered by the grammar.
 
 while there are slots left:
-    forced text, else an n-gram continuation up to the first token the matcher refuses
+    forced text
+    else, up to the first token the matcher refuses:
+        what followed the last three tokens or more, the last time they occurred
+        else a value copied from the prompt's text, and its end
+        else what followed the last token or two
     else the stop token if nothing but the end is left
     else stop drafting
 roll the matcher back
@@ -16,26 +20,44 @@ import numpy as np
 
 from structspec.config import SpeculativeConfig
 from structspec.drafters.base import count_slots
-from structspec.drafters.forced import NUM_CONTEXT_TOKENS, forced_token_ids
+from structspec.drafters.copying import TextCopier, close_value
+from structspec.drafters.forced import forced_token_ids
 from structspec.drafters.ngram import NgramDrafter
+from structspec.drafters.spelling import NUM_CONTEXT_TOKENS
 from structspec.engine.batch import Batch, Draft
 from structspec.grammars.base import Matcher, MatcherFailed
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
+
+_SURE_MATCH = 3  # tokens: a match of so many is better than one of characters
 
 
 @dataclass(slots=True)
 class _Walk:
     """A draft in the making, its matcher standing behind the last drafted token."""
 
+    request: Request
     matcher: Matcher
     num_slots: int
+    max_num_guessed: int
+    output: Sequence[int]  # the last tokens before the draft
     token_ids: list[int] = field(default_factory=list)
     is_forced: list[bool] = field(default_factory=list)
 
     @property
+    def context(self) -> list[int]:
+        """The last tokens, drafted ones included."""
+        return [*self.output, *self.token_ids][-NUM_CONTEXT_TOKENS:]
+
+    @property
     def num_free(self) -> int:
+        """How many tokens may still be drafted."""
         return self.num_slots - len(self.token_ids)
+
+    @property
+    def num_guesses(self) -> int:
+        """How many of them may be guesses."""
+        return min(self.num_free, self.max_num_guessed - self.is_forced.count(False))
 
     def take(self, token_ids: Sequence[int], *, is_forced: bool) -> int:
         """Draft these tokens up to the first that the matcher refuses; says how many it took."""
@@ -53,6 +75,8 @@ class HybridDrafter:
     def __init__(self, vocabulary: Vocabulary, config: SpeculativeConfig) -> None:
         self._vocabulary = vocabulary
         self._ngram = NgramDrafter(config)
+        self._copier = TextCopier(vocabulary)
+        self._max_guess_rows = config.max_guess_rows
         self._scratch = np.zeros((1, vocabulary.num_words), np.int32)
         self._stop_row = np.zeros(vocabulary.num_words, np.uint32)
         for token_id in vocabulary.stop_token_ids:
@@ -61,43 +85,72 @@ class HybridDrafter:
     def propose(self, batch: Batch) -> Draft:
         """One-hot drafts, never with a token that the grammar refuses."""
         self._ngram.keep_only(batch)
+        self._copier.keep_only(batch)
+        max_num_guessed = self._max_num_guessed(batch)
         drafts: list[list[int]] = []
         is_forced: list[list[bool]] = []
         for scheduled in batch.requests:
-            token_ids, forced = self._propose_one(scheduled.request, count_slots(scheduled))
+            token_ids, forced = self._propose_one(
+                scheduled.request, count_slots(scheduled), max_num_guessed
+            )
             drafts.append(token_ids)
             is_forced.append(forced)
         return Draft(drafts, [None] * len(drafts), is_forced)
 
-    def _propose_one(self, request: Request, num_slots: int) -> tuple[list[int], list[bool]]:
+    def _max_num_guessed(self, batch: Batch) -> int:
+        """How many drafts of one request may be guesses: rows are cheap only up to a number."""
+        num_sampled = sum(scheduled.is_sampled for scheduled in batch.requests)
+        return max(0, self._max_guess_rows // max(1, num_sampled) - 1)
+
+    def _propose_one(
+        self, request: Request, num_slots: int, max_num_guessed: int
+    ) -> tuple[list[int], list[bool]]:
         if num_slots <= 0:
             return [], []
         if request.matcher is None:
-            guess = self._until_stop(self._ngram.continue_from(request, (), num_slots))
+            limit = min(num_slots, max_num_guessed)
+            guess = self._until_stop(self._ngram.continue_from(request, (), limit))
             return guess, [False] * len(guess)
-        walk = _Walk(request.matcher, num_slots)
+        output = request.output_token_ids[-NUM_CONTEXT_TOKENS:]
+        walk = _Walk(request, request.matcher, num_slots, max_num_guessed, output)
         try:
-            self._extend(walk, request)
+            self._extend(walk)
             request.matcher.rollback(len(walk.token_ids))
         except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
             return [], []
         return walk.token_ids, walk.is_forced
 
-    def _extend(self, walk: _Walk, request: Request) -> None:
-        output = request.output_token_ids[-NUM_CONTEXT_TOKENS:]
+    def _extend(self, walk: _Walk) -> None:
         while walk.num_free > 0:
-            forced = forced_token_ids(
-                walk.matcher, [*output, *walk.token_ids], self._vocabulary, walk.num_free
-            )
-            num_taken = walk.take(forced, is_forced=True)
-            if num_taken == 0:
-                guess = self._ngram.continue_from(request, walk.token_ids, walk.num_free)
-                num_taken = walk.take(self._until_stop(guess), is_forced=False)
+            forced = forced_token_ids(walk.matcher, walk.context, self._vocabulary, walk.num_free)
+            num_taken = walk.take(forced, is_forced=True) or self._guess(walk)
             if num_taken == 0:
                 walk.take(self._forced_stop(walk.matcher), is_forced=True)
                 return
             if walk.token_ids[-1] in self._vocabulary.stop_token_ids:
                 return
+
+    def _guess(self, walk: _Walk) -> int:
+        """Draft from prompt lookup, the surest kind first; says how many tokens were taken."""
+        return (
+            self._look_up(walk, _SURE_MATCH)
+            or self._copy_value(walk)
+            or self._look_up(walk, min_match=1)
+        )
+
+    def _look_up(self, walk: _Walk, min_match: int) -> int:
+        guess = self._ngram.continue_from(
+            walk.request, walk.token_ids, walk.num_guesses, min_match=min_match
+        )
+        return walk.take(self._until_stop(guess), is_forced=False)
+
+    def _copy_value(self, walk: _Walk) -> int:
+        copied = self._copier.continue_from(walk.request, walk.token_ids, walk.num_guesses)
+        if copied is None:
+            return 0
+        num_taken = walk.take(copied, is_forced=False)
+        closing = close_value(walk.matcher, walk.context, self._vocabulary, walk.num_guesses)
+        return num_taken + walk.take(closing, is_forced=False)
 
     def _until_stop(self, token_ids: list[int]) -> list[int]:
         """Nothing is drafted behind a stop token."""

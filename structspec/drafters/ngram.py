@@ -80,14 +80,22 @@ class NgramDrafter:
         ]
         return Draft(drafts, [None] * len(drafts), [[False] * len(draft) for draft in drafts])
 
-    def continue_from(self, request: Request, draft: Sequence[int], limit: int) -> list[int]:
-        """At most `limit` tokens that followed the like of the request's tokens and `draft`."""
+    def continue_from(
+        self, request: Request, draft: Sequence[int], limit: int, *, min_match: int = 1
+    ) -> list[int]:
+        """At most `limit` tokens that followed the like of the request's tokens and `draft`.
+
+        A match of fewer than `min_match` tokens, or than the configured least, is none.
+        """
         if limit <= 0:
             return []
         buffer = self._buffers.setdefault(request.request_id, TokenBuffer())
         tokens = buffer.view(request.token_ids, draft)
         config = self._config
-        start = find_continuation(tokens, config.prompt_lookup_min, config.prompt_lookup_max)
+        shortest = max(min_match, config.prompt_lookup_min)
+        if shortest > config.prompt_lookup_max:
+            return []
+        start = find_continuation(tokens, shortest, config.prompt_lookup_max)
         guess: list[int] = tokens[start : start + limit].tolist() if start else []
         return guess
 
