@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 
 _RULE = re.compile(r"^(\S+) ::= (.*)$")
 _PIECE = re.compile(
     r'Regex\((?:"(?:\\.|[^"\\])*"|[^")])*\)|"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|(?P<lookahead>\(=.*)$|(?P<name>[\w.-]+)|(?P<mark>[()|])'
     r"|(?P<repeat>\{\d+(?:, ?-?\d*)?\}|[*+?])"
 )
+
+
+_CLASS_CHARACTER = r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}|\\.|[^\\]"
+_CLASS_RANGE = re.compile(rf"({_CLASS_CHARACTER})(?:-({_CLASS_CHARACTER}))?", re.DOTALL)
+_CONTROLS = {"0": 0, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+_SURROGATES = (0xD800, 0xDFFF)  # no text has them
 
 
 def is_productive(grammar: str) -> bool:
@@ -24,6 +31,30 @@ def is_productive(grammar: str) -> bool:
         for name in grown:
             del waiting[name]
     return "root" in finite
+
+
+def _has_text(piece: str) -> bool:
+    """Whether a literal or class has a text; a class that excludes every character has none."""
+    if not piece.startswith("[^"):
+        return True
+    ranges = [
+        (_code_point(first), _code_point(last or first))
+        for first, last in _CLASS_RANGE.findall(piece[2:-1])
+    ]
+    covered = 0  # every character below is excluded
+    for first, last in sorted([*ranges, _SURROGATES]):
+        if first > covered:
+            return True
+        covered = max(covered, last + 1)
+    return covered <= sys.maxunicode
+
+
+def _code_point(character: str) -> int:
+    if not character.startswith("\\"):
+        return ord(character)
+    if len(character) > 2:
+        return int(character[2:], 16)
+    return _CONTROLS.get(character[1], ord(character[1]))
 
 
 class _Body:
@@ -52,7 +83,9 @@ class _Body:
                 part = self.is_finite()
                 self._take(")")
             else:
-                part = piece["name"] is None or piece["name"] in self._finite
+                part = (
+                    _has_text(piece[0]) if piece["name"] is None else piece["name"] in self._finite
+                )
             result = result and (self._may_be_absent() or part)
         return result
 

@@ -34,6 +34,12 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _ASCII_CLASSES = {r"\d": "0-9", r"\w": "a-zA-Z0-9_"}
+# Inside a class Rust would read these by Unicode, and xgrammar knows no class in a class.
+_ASCII_INSIDE = {
+    **_ASCII_CLASSES,
+    r"\D": "\\x00-/:-\U0010ffff",
+    r"\W": "\\x00-/:-@\\[-\\^`{-\U0010ffff",
+}
 _ANCHORS = {"^", "$", r"\A", r"\Z", r"\z"}
 
 
@@ -260,7 +266,7 @@ class _Scanner:
         if match is None:
             raise self._error("unterminated character set", self.position)
         text = match[0]
-        inside = _ASCII_CLASSES.get(text)
+        inside = _ASCII_INSIDE.get(text)
         plain = _literal(8) if text == r"\b" else inside or self._plain_escape(text)
         self.position += len(text)
         return plain

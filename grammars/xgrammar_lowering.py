@@ -53,7 +53,9 @@ def lower(constraint: Constraint) -> Lowered:
 def check_finite(grammar: str) -> None:
     """Raise GrammarError where the grammar has no finite text; xgrammar would walk for ever."""
     if not is_productive(grammar):
-        raise GrammarError("no finite text satisfies this grammar: it recurses for ever")
+        raise GrammarError(
+            "no finite text satisfies this grammar: it recurses for ever, or a part matches nothing"
+        )
 
 
 def translate_error(message: str, constraint: Constraint) -> GrammarError:

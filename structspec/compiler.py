@@ -65,7 +65,11 @@ class GrammarCompiler:
         cache_size: int = 256,
     ) -> None:
         check_backend_name(backend)
-        assert num_threads >= 1 and timeout_s > 0 and cache_size >= 0
+        if num_threads < 1 or not timeout_s > 0 or cache_size < 0:
+            raise InvalidRequest(
+                "num_threads must be at least 1, timeout_s above 0 and cache_size at least 0, not"
+                f" {num_threads!r}, {timeout_s!r} and {cache_size!r}"
+            )
         self.vocabulary = vocabulary
         self._backend: BackendName = backend
         self._timeout_s = timeout_s

@@ -169,6 +169,15 @@ def test_an_unknown_backend_is_refused_at_once():
         make().submit(Regex("a"), backend="nonesuch")
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [{"num_threads": 0}, {"timeout_s": 0}, {"timeout_s": float("nan")}, {"cache_size": -1}],
+)
+def test_limits_that_allow_nothing_are_refused(limits):
+    with pytest.raises(InvalidRequest, match=next(iter(limits))):
+        GrammarCompiler(VOCABULARY, **limits)
+
+
 @pytest.mark.parametrize("constraint", [None, 5, "a", {"type": "integer"}], ids=repr)
 def test_what_is_no_constraint_is_refused_at_once(constraint):
     with pytest.raises(InvalidRequest, match="a constraint is a JsonSchema, Regex"):

@@ -44,6 +44,7 @@ def takes(library: str, constraint: Constraint, text: str) -> bool:
         (r"\[\]\^\$\|\(\)", ["[]^$|()", "[]"]),
         (r"\d\D\w\W", ["1x_-", "٣xaa", "1١a-", "1xé-", "1xaé"]),
         (r"[\d.]+[^\w]", ["1.2-", "1٣-", "1é"]),
+        (r"[\W][^\D\n][^\W\d][\D]", ["é1a٣", "-1_x", "a1a-", "-٣a-", "-1éx", "-1a1", "`1a["]),
         (r"\u200b[\u200b\ue000-\uf8ff]", ["\u200b\u200b", "\u200b\uf000", "2b", "\u200b2"]),
         (r"[^\u2028\U0010ffff]", ["2", "x", "\u2028", "\U0010ffff"]),
     ],
@@ -201,6 +202,14 @@ def test_a_grammar_without_any_finite_text_is_refused(library, text):
         backend("bytes", library).compile(Grammar(text))
 
 
+@LIBRARIES
+@pytest.mark.parametrize("pattern", [r"a[^\s\S]", r"[^\x00-\U0010ffff]+b", r"([^\w\W]|[^\d\D])"])
+def test_a_regex_that_no_text_matches_is_refused(library, pattern):
+    with pytest.raises(GrammarError, match="text .*satisfies"):
+        backend("bytes", library).compile(Regex(pattern))
+    assert takes(library, Regex(f"{pattern}|c"), "c")
+
+
 @pytest.mark.parametrize(
     ("grammar", "is_finite"),
     [
@@ -209,6 +218,10 @@ def test_a_grammar_without_any_finite_text_is_refused(library, text):
         ("root ::= ((x{0, -1} y))\nx ::= ((x))\ny ::= ([a-z\\]])", True),
         ("root ::= ((x{1, 2}))\nx ::= ((x))", False),
         ('root ::= (("\\"" x)) (=(root))\nx ::= ("" | (x))', True),
+        (r'root ::= (("a" [^\0-\t\n-\u1fff\]\u2000-\U0010ffff]))', False),
+        (r'root ::= (("a" [^\0-\ud7ff\ue000-\U0010ffff]) | ([^\0-\U0010fffe]))', True),
+        (r"root ::= (([^\0-\ud7ff\ue000-\U0010ffff]) | ([^\0-`b-\U0010ffff]))", True),
+        (r"root ::= (([^\0-\ud7ff\ue000-\U0010ffff]{0, 3}))", True),
     ],
 )
 def test_productive_is_what_derives_a_finite_text(grammar, is_finite):
