@@ -1,8 +1,9 @@
 """Many requests at once with AsyncLLM, and text as it becomes certain."""
 
 import asyncio
+from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from structspec import AsyncLLM
 
@@ -12,14 +13,16 @@ class City(BaseModel):
     country: str
 
 
+ThreeWords = Annotated[list[str], Field(min_length=3, max_length=3)]
+
+
 async def main(llm: AsyncLLM) -> None:
     capital, answer = await asyncio.gather(
-        llm.generate("What is the capital of France?", schema=City, temperature=0.0),
-        llm.generate("Is the sea salty?", choices=["yes", "no"], temperature=0.0),
+        llm.generate("Which city is in the text? Paris is the capital of France.", schema=City),
+        llm.generate("Is the moon made of cheese?", choices=["yes", "no"]),
     )
     print(repr(capital), answer)
-    prompt = "Name three colors of the rainbow."
-    async for piece in llm.stream(prompt, schema=list[str], temperature=0.0, max_tokens=100):
+    async for piece in llm.stream("Name three fruits.", schema=ThreeWords):
         print(piece, end="", flush=True)
     print()
 

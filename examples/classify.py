@@ -12,12 +12,12 @@ class Mood(Enum):
 
 REVIEWS = (
     "I love this phone, the camera is wonderful.",
-    "It broke after two days and nobody answers my mails.",
+    "Terrible. It broke after two days.",
 )
 
 
 def main(llm: LLM) -> None:
-    prompts = [f"Is this review positive or negative? Review: {review}" for review in REVIEWS]
+    prompts = [f"Review: {review} Is the review positive or negative?" for review in REVIEWS]
     for review, mood in zip(REVIEWS, llm.generate(prompts, schema=Mood), strict=True):
         print(mood, "-", review)
     topic = llm.generate(

@@ -17,8 +17,8 @@ class Person(BaseModel):
 
 
 def main(llm: LLM) -> None:
-    text = "Maria Rossi, 34 years old, lives at 12 Garden Street in Milan."
-    person = llm.generate(f"Extract the person: {text}", schema=Person, temperature=0.0)
+    text = "Maria Rossi, 34 years old, lives at 12 Garden Street in Rome."
+    person = llm.generate(f"Extract the person: {text}", schema=Person)
     print(repr(person))
 
 

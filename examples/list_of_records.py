@@ -16,15 +16,16 @@ class Product:
 
 
 TEXTS = (
-    "The lamp costs 20 dollars and is in stock. The chair costs 45 dollars and is sold out.",
-    "We still have the blue mug for 8 dollars; the teapot for 30 dollars is gone.",
+    "Lamp, 20 dollars, in stock. Chair, 45 dollars, sold out.",
+    "Blue mug, 8 dollars, in stock. Teapot, 30 dollars, sold out.",
 )
 
 
 def main(llm: LLM) -> None:
     prompts = [f"List the products in this text: {text}" for text in TEXTS]
+    # The bound also keeps a small model from listing the same product again and again.
     schema = Annotated[list[Product], Field(max_length=4)]
-    for result in llm.generate_raw(prompts, schema=schema, temperature=0.0):
+    for result in llm.generate_raw(prompts, schema=schema):
         for product in result.value:
             print(product)
         steps, tokens = result.stats.num_target_steps, result.usage.completion_tokens

@@ -3,19 +3,20 @@
 from structspec import LLM
 
 ARITHMETIC = """
-start: term (" + " term)~1..4
-term: NUMBER | "(" NUMBER " * " NUMBER ")"
+start: sum
+sum: product (" + " product)~0..4
+product: NUMBER (" * " NUMBER)~0..3
 NUMBER: /[1-9][0-9]?/
 """
 
 
 def main(llm: LLM) -> None:
     date = llm.generate(
-        "Write the date as YYYY-MM-DD. The first moon landing was on July 20, 1969.",
+        "What is the date July 20, 1969 in the form YYYY-MM-DD?",
         regex=r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
     )
     print(date)
-    print(llm.generate("Write as arithmetic: three plus four plus five.", grammar=ARITHMETIC))
+    print(llm.generate("Write as arithmetic: three plus four times five.", grammar=ARITHMETIC))
 
 
 if __name__ == "__main__":
