@@ -131,6 +131,7 @@ MISTAKES = [
     (["--schema", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
     (["--schema", "no_such_module:Person"], "No module named 'no_such_module'"),
     (["--schema", "json:Person"], "json has no 'Person'"),
+    (["--schema", "app.models.Person"], "written with a colon: app.models:Person"),
     (["--schema", "{"], "line 1, column 2: the schema is not JSON"),
     (["--schema", '{"type": "int"}'], "#/type: 'int' is not valid"),
     (["--temperature", "-1", "--regex", "a"], "temperature must be"),

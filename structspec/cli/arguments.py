@@ -95,19 +95,37 @@ def _add_constraint(parser: argparse.ArgumentParser) -> None:
         help="one allowed output; give it several times",
     )
     one.add_argument("--grammar", type=Path, metavar="FILE", help="a Lark or EBNF/GBNF grammar")
-    group.add_argument("--backend", choices=("auto", "llguidance", "xgrammar"))
-    group.add_argument("--style", choices=("spaced", "compact", "pretty", "flexible"))
-    group.add_argument("--schema-in-prompt", choices=("auto", "always", "never"))
+    group.add_argument(
+        "--backend",
+        choices=("auto", "llguidance", "xgrammar"),
+        help="the library that compiles it (default: auto, by what it holds)",
+    )
+    group.add_argument(
+        "--style",
+        choices=("spaced", "compact", "pretty", "flexible"),
+        help="white space of JSON (default: spaced); flexible leaves it to the model",
+    )
+    group.add_argument(
+        "--schema-in-prompt",
+        choices=("auto", "always", "never"),
+        help="tell the model the schema (default: auto, unless the prompt already does)",
+    )
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sampling (what is not given comes from the model)")
-    for name, kind in (
-        *(("--max-tokens", int), ("--temperature", float), ("--top-k", int), ("--top-p", float)),
-        *(("--min-p", float), ("--seed", int)),
+    for name, kind, says in (
+        ("--max-tokens", int, "write at most so many tokens"),
+        ("--temperature", float, "0 always takes the likeliest token"),
+        ("--top-k", int, "draw among the N likeliest tokens"),
+        ("--top-p", float, "draw among the likeliest tokens that hold this share"),
+        ("--min-p", float, "leave out tokens below this share of the likeliest one's"),
+        ("--seed", int, "draw the same again"),
     ):
-        group.add_argument(name, type=kind, metavar="N")
-    group.add_argument("--stop", action="append", metavar="TEXT", help="end the output here")
+        group.add_argument(name, type=kind, metavar="N", help=says)
+    group.add_argument(
+        "--stop", action="append", metavar="TEXT", help="end the output here; give it several times"
+    )
     group.add_argument(
         "--no-speculation",
         dest="speculative",

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,13 +26,18 @@ def run_generate(options: argparse.Namespace) -> int:
     """Generate and print; errors are raised."""
     prompt = read_prompt(options)
     arguments = read_arguments(options)  # before the model is loaded: mistakes show at once
+    from rich.console import Console
+
     from structspec.options import resolve_options
 
     resolve_options(arguments)  # type: ignore[arg-type]
-    from structspec.llm import LLM
+    # Only a person who waits sees it: on a terminal, and gone before the output comes.
+    with Console(stderr=True).status(f"Loading {options.model}") as status:
+        from structspec.llm import LLM
 
-    with LLM(options.model) as llm:
-        generation = llm.generate_raw(prompt, **arguments)
+        with LLM(options.model) as llm:
+            status.update("Writing")
+            generation = llm.generate_raw(prompt, **arguments)
     print(
         as_json(generation, is_json=options.schema is not None) if options.raw else generation.text
     )
@@ -65,6 +71,11 @@ def load_schema(text: str) -> Any:
     module, colon, name = text.partition(":")
     if colon and not Path(text).exists():
         return load_type(module, name)
+    if not Path(text).exists() and re.fullmatch(r"[\w.]+\.[A-Z]\w*", text):
+        module, _, name = text.rpartition(".")
+        raise InvalidRequest(
+            f"there is no file {text}; a Python type is written with a colon: {module}:{name}"
+        )
     return read_text(text)
 
 

@@ -30,14 +30,20 @@ def show_demo(model: str) -> int:
     with progress:
         bar = progress.add_task(f"Loading {model}", total=len(TASKS))
         with LLM(model) as llm:
-            progress.update(bar, description="Filling in objects")
+            progress.update(bar, description=_working_on(0))
             outcomes = []
             for outcome in run_tasks(llm):
                 outcomes.append(outcome)
-                progress.advance(bar)
+                progress.update(bar, advance=1, description=_working_on(len(outcomes)))
     console.print(build_table(outcomes, f"structspec · {model}"))
     console.print(build_summary(outcomes))
     return 0 if all(outcome.is_valid for outcome in outcomes) else 1
+
+
+def _working_on(index: int) -> str:
+    """The name of a task, as wide as any other so that the bar stands still."""
+    names = [task.name for task in TASKS]
+    return f"Writing: {names[index] if index < len(names) else '':<{max(map(len, names))}}"
 
 
 def run_tasks(llm: LLM) -> Iterator[Outcome]:
