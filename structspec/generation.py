@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from structspec.bitmask import allocate_bitmask, unpack_row
-from structspec.constraint import Constraint
+from structspec.constraint import Constraint, JsonSchema
 from structspec.errors import GenerationError, OutputInvalid, Truncated
 from structspec.grammars.base import CompiledGrammar, Report
 from structspec.options import Task
@@ -86,7 +86,7 @@ def is_complete(
 
 
 def _why_cut(request: Request, constraint: Constraint | None) -> str:
-    kind = type(constraint).__name__
+    kind = "JSON" if isinstance(constraint, JsonSchema) else type(constraint).__name__.lower()
     num_tokens = request.num_output_tokens
     if request.text.is_stopped:
         return (

@@ -18,6 +18,7 @@ from structspec.errors import GrammarError, OutputInvalid
 
 MAX_ERRORS = 10  # a broken list of 500 records is understood from its first ten
 MAX_MESSAGE = 300
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 _DURATION = re.compile(
     r"P(?!$)(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)", re.ASCII
@@ -68,7 +69,7 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
     except RecursionError:
         raise GrammarError("the schema is nested too deeply to be checked", pointer="#") from None
     if flaw is not None:
-        raise GrammarError(_shorten(flaw.message), pointer=json_pointer(flaw.absolute_path))
+        raise GrammarError(_describe_flaw(flaw), pointer=json_pointer(flaw.absolute_path))
     validator = draft(schema, format_checker=_FORMATS, registry=SPECIFICATIONS)
 
     def violations(value: Any) -> tuple[str, ...]:
@@ -84,6 +85,12 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
         return tuple(_describe(error) for error in errors[:MAX_ERRORS])
 
     return violations
+
+
+def _describe_flaw(flaw: Any) -> str:
+    if flaw.validator == "anyOf" and flaw.absolute_path[-1] == "type":
+        return f"{_shorten(repr(flaw.instance))} is not a type; use one of {', '.join(TYPES)}"
+    return _shorten(flaw.message)
 
 
 def _describe(error: Any) -> str:

@@ -133,7 +133,10 @@ MISTAKES = [
     (["--schema", "json:Person"], "json has no 'Person'"),
     (["--schema", "app.models.Person"], "written with a colon: app.models:Person"),
     (["--schema", "{"], "line 1, column 2: the schema is not JSON"),
-    (["--schema", '{"type": "int"}'], "#/type: 'int' is not valid"),
+    (
+        ["--schema", '{"type": "int"}'],
+        "#/type: 'int' is not a type; use one of array, boolean, int",
+    ),
     (["--temperature", "-1", "--regex", "a"], "temperature must be"),
     (["--style", "compact"], "style= goes with schema="),
 ]

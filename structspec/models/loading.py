@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from structspec.errors import InvalidRequest, ModelNotFound
+from structspec.errors import InvalidRequest, ModelError, ModelNotFound
 from structspec.models.config import ModelConfig, config_from_json
 from structspec.models.folder import SafetensorsWeights, read_json, tokenizer_from_folder
 from structspec.models.gguf_file import GgufFile
@@ -66,6 +66,16 @@ def find_model(model: str | Path) -> Path:
     )
 
 
+def _find_device(device: str | torch.device) -> torch.device:
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ModelError(f"device={device!r} is none that torch knows; pass 'cpu'") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"device={device!r}: torch finds no such GPU here; pass 'cpu'")
+    return found
+
+
 def load_model(
     model: str | Path,
     *,
@@ -77,6 +87,7 @@ def load_model(
 
     Raises ModelNotFound where there is no such model, ModelError where it cannot be run.
     """
+    target = _find_device(device)
     path = find_model(model)
     if path.suffix == ".gguf":
         file = GgufFile(path)
@@ -89,7 +100,7 @@ def load_model(
         weights = SafetensorsWeights(path)
         tokenizer = tokenizer_from_folder(path, config.vocab_size, _eos_token_ids(settings))
         generation = _generation_defaults(settings)
-    network = Llama(config, weights, dtype, torch.device(device))
+    network = Llama(config, weights, dtype, target)
     return LoadedModel(str(model), config, network, tokenizer, generation)
 
 

@@ -192,6 +192,15 @@ def test_a_gguf_cut_inside_its_header_is_refused(tmp_path: Path) -> None:
         load_model(path)
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_device_that_is_not_there_is_named(
+    device: str, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ModelError, match=f"device='{device}'"):
+        load_model(tiny, device=device)
+
+
 def test_gguf_tensors_equal_what_the_gguf_package_reads() -> None:
     gguf = pytest.importorskip("gguf")
     path = find_model("smollm2-135m")
