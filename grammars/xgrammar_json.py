@@ -59,7 +59,9 @@ def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], 
     check_productive(document)
     changes = close_objects(document) if constraint.closed else ()
     nodes = document.nodes()
-    refused = tuple(finding for node in nodes for finding in _dangers(node))
+    # llguidance cannot write that style
+    advice = "use another style" if constraint.style == "pretty" else "use backend 'llguidance'"
+    refused = tuple(finding for node in nodes for finding in _dangers(node, advice))
     approximated = tuple(finding for node in nodes for finding in _approximations(node))
     lost = {(f.pointer, f.keyword) for f in (*refused, *approximated)}
     enforced = tuple(f for f in findings(nodes) if (f.pointer, f.keyword) not in lost)
@@ -72,12 +74,12 @@ def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], 
     return build, Report("xgrammar", enforced, approximated, refused, changes)
 
 
-def _dangers(node: Node) -> Iterator[Finding]:
+def _dangers(node: Node, advice: str) -> Iterator[Finding]:
     """What xgrammar 0.2.9 is known to lose here."""
     schema, at = node.keywords(), node.pointer
 
     def refuse(keyword: str, reason: str) -> Finding:
-        return Finding(at, keyword, f"xgrammar {reason}; use backend 'llguidance'")
+        return Finding(at, keyword, f"xgrammar {reason}; {advice}")
 
     if node.schema is False and not at.endswith(_MAY_BE_FALSE):
         yield refuse("false", "cannot hold a schema that admits nothing")

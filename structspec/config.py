@@ -17,10 +17,10 @@ class SpeculativeConfig:
     prompt_lookup_max: int = 5
 
     def __post_init__(self) -> None:
-        if self.num_speculative_tokens < 0:
-            raise InvalidRequest("num_speculative_tokens must be at least 0")
-        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
-            raise InvalidRequest("1 <= prompt_lookup_min <= prompt_lookup_max must hold")
+        _check_integers(self, 0, "num_speculative_tokens", "max_guess_rows")
+        _check_integers(self, 1, "prompt_lookup_min", "prompt_lookup_max")
+        if self.prompt_lookup_min > self.prompt_lookup_max:
+            raise InvalidRequest("prompt_lookup_min must not be above prompt_lookup_max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,25 @@ class EngineConfig:
     speculative: SpeculativeConfig = field(default_factory=SpeculativeConfig)
 
     def __post_init__(self) -> None:
-        for name in ("block_size", "max_num_requests", "max_num_batched_tokens"):
-            if getattr(self, name) < 1:
-                raise InvalidRequest(f"{name} must be at least 1")
+        _check_integers(self, 1, "block_size", "max_num_requests", "max_num_batched_tokens")
+        _check_integers(self, 1, "num_compile_threads")
+        _check_integers(self, 0, "max_num_draft_tokens")
         for name in ("num_blocks", "max_model_len"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidRequest(f"{name} must be at least 1, or None for the default")
+            if getattr(self, name) is not None:
+                _check_integers(self, 1, name)
+        if not self.compile_timeout_s > 0:
+            raise InvalidRequest(
+                f"compile_timeout_s must be a number above 0, not {self.compile_timeout_s!r}"
+            )
+        if not isinstance(self.speculative, SpeculativeConfig):
+            raise InvalidRequest(
+                f"speculative must be a SpeculativeConfig, not {self.speculative!r}; to draft"
+                " nothing pass SpeculativeConfig(num_speculative_tokens=0)"
+            )
+
+
+def _check_integers(config: object, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InvalidRequest(f"{name} must be an integer of at least {least}, not {value!r}")

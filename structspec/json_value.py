@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from datetime import datetime, time
 from typing import Any
@@ -18,6 +19,7 @@ from structspec.errors import GrammarError, OutputInvalid
 
 MAX_ERRORS = 10  # a broken list of 500 records is understood from its first ten
 MAX_MESSAGE = 300
+_DATA_KEYWORDS = {"const", "enum", "default", "examples", "example"}  # hold values, not schemas
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 _DURATION = re.compile(
@@ -70,6 +72,7 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
         raise GrammarError("the schema is nested too deeply to be checked", pointer="#") from None
     if flaw is not None:
         raise GrammarError(_describe_flaw(flaw), pointer=json_pointer(flaw.absolute_path))
+    _check_patterns(schema, ())
     validator = draft(schema, format_checker=_FORMATS, registry=SPECIFICATIONS)
 
     def violations(value: Any) -> tuple[str, ...]:
@@ -77,9 +80,6 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
             errors = sorted(validator.iter_errors(value), key=lambda error: str(error.json_path))
         except Unresolvable as error:
             raise GrammarError(f"$ref {error.ref!r} leads nowhere in this schema") from None
-        except re.error as error:
-            pattern = error.pattern if isinstance(error.pattern, str) else str(error.pattern)
-            raise GrammarError(f"pattern {pattern!r} is not a regex: {error.msg}") from None
         except RecursionError:
             return ("#: the value is nested too deeply to be checked",)
         return tuple(_describe(error) for error in errors[:MAX_ERRORS])
@@ -91,6 +91,35 @@ def _describe_flaw(flaw: Any) -> str:
     if flaw.validator == "anyOf" and flaw.absolute_path[-1] == "type":
         return f"{_shorten(repr(flaw.instance))} is not a type; use one of {', '.join(TYPES)}"
     return _shorten(flaw.message)
+
+
+def _check_patterns(schema: Any, path: tuple[Any, ...]) -> None:
+    """Refuse a pattern that finished output could not be checked against, before there is any."""
+    if isinstance(schema, list):
+        for index, item in enumerate(schema):
+            _check_patterns(item, (*path, index))
+    if not isinstance(schema, dict):
+        return
+    if isinstance(schema.get("pattern"), str):
+        _check_pattern(schema["pattern"], (*path, "pattern"))
+    if isinstance(schema.get("patternProperties"), dict):
+        for pattern in schema["patternProperties"]:
+            _check_pattern(pattern, (*path, "patternProperties", pattern))
+    for keyword, value in schema.items():
+        if keyword not in _DATA_KEYWORDS:
+            _check_patterns(value, (*path, keyword))
+
+
+def _check_pattern(pattern: str, path: tuple[Any, ...]) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "possible nested set": a matter of style
+            re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise GrammarError(
+            f"the pattern {_shorten(pattern)!r} cannot be checked in Python: {error}",
+            pointer=json_pointer(path),
+        ) from None
 
 
 def _describe(error: Any) -> str:

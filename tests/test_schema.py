@@ -378,3 +378,25 @@ json_values = st.recursive(
 @given(json_values)
 def test_anything_json_dumps_writes_comes_back_unchanged(value: Any) -> None:
     assert resolve_schema(True).validate(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"type": "string", "pattern": r"^\p{L}+$"}, "#/pattern"),
+        ({"properties": {"a": {"pattern": "(?<n>x)"}}}, "#/properties/a/pattern"),
+        ({"patternProperties": {r"\cA": {}}}, r"#/patternProperties/\cA"),
+        ({"anyOf": [{"pattern": "("}]}, "#/anyOf/0/pattern"),
+    ],
+)
+def test_a_pattern_that_output_could_not_be_checked_against_is_refused_at_once(schema, pointer):
+    with pytest.raises(GrammarError) as caught:
+        resolve_schema(schema)
+    assert caught.value.pointer == pointer
+
+
+def test_a_value_that_looks_like_a_bad_pattern_is_none():
+    data = {"pattern": r"\p{L}"}
+    assert resolve_schema({"const": data}).validate(json.dumps(data)) == data
+    properties = {"properties": {"pattern": {"type": "string"}}}
+    assert resolve_schema(properties).validate('{"pattern": "("}') == {"pattern": "("}

@@ -40,6 +40,7 @@ class EngineLoop:
         self._inbox: deque[Callable[[], None]] = deque()  # run by the engine's thread, in order
         self._listeners: dict[int, Listener] = {}
         self._is_closed = False
+        self._last_error: StructspecError = Cancelled("the engine is closed")
         self._thread = threading.Thread(target=self._run, name="structspec-engine", daemon=True)
         self._thread.start()
 
@@ -51,7 +52,7 @@ class EngineLoop:
             self._engine.scheduler.add(request)
 
         if not self._post(add):
-            raise Cancelled("the engine is closed")
+            raise self._last_error
         if request.compiled is not None:
             # Weakly: the future outlives this loop in the compiler's threads, the model must not.
             this = weakref.ref(self)
@@ -103,6 +104,7 @@ class EngineLoop:
             last_error = EngineError(f"the engine's thread failed: {error!r}")
         with self._wake:
             self._is_closed = True
+            self._last_error = last_error
         self._take_inbox()
         for request in self._engine.scheduler.fail_all(last_error):
             self._tell(request)

@@ -1,0 +1,61 @@
+"""The engine's thread: whoever waits for it hears from it, whatever happens to it."""
+
+import queue
+
+import pytest
+
+from structspec.config import EngineConfig
+from structspec.engine.loop import EngineLoop, News
+from structspec.errors import Cancelled, EngineError
+from structspec.request import Request, SamplingParams
+from tests.engine.toy import RandomDrafter, ToyEngine, greedy_alone
+
+
+@pytest.fixture
+def toy() -> ToyEngine:
+    return ToyEngine(EngineConfig(block_size=2, num_blocks=40), RandomDrafter(0))
+
+
+def request_for(prompt: list[int], request_id: int = 0) -> Request:
+    return Request(request_id, prompt, SamplingParams(), max_tokens=6)
+
+
+def test_news_joins_to_the_text_and_ends_with_the_finished_request(toy: ToyEngine):
+    loop = EngineLoop(toy.engine)
+    news: queue.SimpleQueue[News] = queue.SimpleQueue()
+    request = request_for([0, 1])
+    loop.submit(request, news.put)
+    items = [news.get(timeout=10)]
+    while items[-1].finished is None:
+        items.append(news.get(timeout=10))
+    loop.close()
+    assert items[-1].finished is request
+    assert "".join(item.text for item in items) == request.text.text
+    assert request.output_token_ids == greedy_alone([0, 1], 6)
+
+
+def test_a_closed_loop_takes_no_requests_and_closing_twice_is_fine(toy: ToyEngine):
+    loop = EngineLoop(toy.engine)
+    loop.close()
+    loop.close()
+    with pytest.raises(Cancelled, match="closed"):
+        loop.submit(request_for([0]), lambda news: None)
+    loop.cancel(request_for([0]))
+
+
+def test_when_the_thread_fails_everybody_is_told_what_happened(toy: ToyEngine, caplog):
+    def explode() -> None:
+        raise RuntimeError("no more memory")
+
+    toy.scheduler.schedule = explode  # type: ignore[method-assign, assignment]
+    loop = EngineLoop(toy.engine)
+    news: queue.SimpleQueue[News] = queue.SimpleQueue()
+    try:
+        loop.submit(request_for([0]), news.put)
+        error = news.get(timeout=10).finished.error  # type: ignore[union-attr]
+    except EngineError as caught:  # the thread was quicker
+        error = caught
+    assert isinstance(error, EngineError) and "no more memory" in str(error)
+    loop.close()
+    with pytest.raises(EngineError, match="no more memory"):
+        loop.submit(request_for([0], 1), news.put)
