@@ -21,6 +21,7 @@ MAX_ERRORS = 10  # a broken list of 500 records is understood from its first ten
 MAX_MESSAGE = 300
 _DATA_KEYWORDS = {"const", "enum", "default", "examples", "example"}  # hold values, not schemas
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_NAMED = (("properties",), ("$defs",), ("definitions",), ("dependentSchemas",))
 
 _DURATION = re.compile(
     r"P(?!$)(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)", re.ASCII
@@ -106,7 +107,9 @@ def _check_patterns(schema: Any, path: tuple[Any, ...]) -> None:
         for pattern in schema["patternProperties"]:
             _check_pattern(pattern, (*path, "patternProperties", pattern))
     for keyword, value in schema.items():
-        if keyword not in _DATA_KEYWORDS:
+        # below `properties` and the like the keys are names, whatever they spell
+        is_data = keyword in _DATA_KEYWORDS and path[-1:] not in _NAMED
+        if not is_data:
             _check_patterns(value, (*path, keyword))
 
 

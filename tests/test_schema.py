@@ -387,6 +387,7 @@ def test_anything_json_dumps_writes_comes_back_unchanged(value: Any) -> None:
         ({"properties": {"a": {"pattern": "(?<n>x)"}}}, "#/properties/a/pattern"),
         ({"patternProperties": {r"\cA": {}}}, r"#/patternProperties/\cA"),
         ({"anyOf": [{"pattern": "("}]}, "#/anyOf/0/pattern"),
+        ({"properties": {"enum": {"pattern": "("}}}, "#/properties/enum/pattern"),
     ],
 )
 def test_a_pattern_that_output_could_not_be_checked_against_is_refused_at_once(schema, pointer):
