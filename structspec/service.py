@@ -55,7 +55,15 @@ class Service:
         device: str = "cpu",
         config: EngineConfig | None = None,
     ) -> None:
-        config = config or EngineConfig()
+        self._request_ids = itertools.count()
+        self._engine_loop = EngineLoop(
+            lambda: self._build_engine(model, dtype, device, config or EngineConfig())
+        )
+
+    def _build_engine(
+        self, model: str | Path, dtype: torch.dtype, device: str, config: EngineConfig
+    ) -> Engine:
+        """Load the model and put the engine's parts together; fills in the public attributes."""
         loaded = load_model(model, dtype=dtype, device=device, max_model_len=config.max_model_len)
         runner = ModelRunner(loaded, config)
         self.tokenizer = loaded.tokenizer
@@ -70,16 +78,13 @@ class Service:
             timeout_s=config.compile_timeout_s,
         )
         block_manager = BlockManager(num_blocks, config.block_size)
-        self._engine_loop = EngineLoop(
-            Engine(
-                Scheduler(config, block_manager, self.vocabulary, self.max_model_len),
-                HybridDrafter(self.vocabulary, config.speculative),
-                runner,
-                Masker(self.vocabulary),
-                RejectionSampler(self.vocabulary.vocab_size, self.vocabulary.stop_token_ids),
-            )
+        return Engine(
+            Scheduler(config, block_manager, self.vocabulary, self.max_model_len),
+            HybridDrafter(self.vocabulary, config.speculative),
+            runner,
+            Masker(self.vocabulary),
+            RejectionSampler(self.vocabulary.vocab_size, self.vocabulary.stop_token_ids),
         )
-        self._request_ids = itertools.count()
 
     def prepare(self, prompt: Prompt, task: Task) -> Prepared:
         """Tokenise, check lengths and start compiling; the request itself does not start yet."""

@@ -5,6 +5,7 @@ import queue
 import pytest
 
 from structspec.config import EngineConfig
+from structspec.engine.engine import Engine
 from structspec.engine.loop import EngineLoop, News
 from structspec.errors import Cancelled, EngineError
 from structspec.request import Request, SamplingParams
@@ -21,7 +22,7 @@ def request_for(prompt: list[int], request_id: int = 0) -> Request:
 
 
 def test_news_joins_to_the_text_and_ends_with_the_finished_request(toy: ToyEngine):
-    loop = EngineLoop(toy.engine)
+    loop = EngineLoop(lambda: toy.engine)
     news: queue.SimpleQueue[News] = queue.SimpleQueue()
     request = request_for([0, 1])
     loop.submit(request, news.put)
@@ -35,7 +36,7 @@ def test_news_joins_to_the_text_and_ends_with_the_finished_request(toy: ToyEngin
 
 
 def test_a_closed_loop_takes_no_requests_and_closing_twice_is_fine(toy: ToyEngine):
-    loop = EngineLoop(toy.engine)
+    loop = EngineLoop(lambda: toy.engine)
     loop.close()
     loop.close()
     with pytest.raises(Cancelled, match="closed"):
@@ -48,7 +49,7 @@ def test_when_the_thread_fails_everybody_is_told_what_happened(toy: ToyEngine, c
         raise RuntimeError("no more memory")
 
     toy.scheduler.schedule = explode  # type: ignore[method-assign, assignment]
-    loop = EngineLoop(toy.engine)
+    loop = EngineLoop(lambda: toy.engine)
     news: queue.SimpleQueue[News] = queue.SimpleQueue()
     try:
         loop.submit(request_for([0]), news.put)
@@ -59,3 +60,11 @@ def test_when_the_thread_fails_everybody_is_told_what_happened(toy: ToyEngine, c
     loop.close()
     with pytest.raises(EngineError, match="no more memory"):
         loop.submit(request_for([0], 1), news.put)
+
+
+def test_what_goes_wrong_while_the_engine_is_built_is_raised_to_who_asked_for_it():
+    def build() -> Engine:
+        raise FileNotFoundError("weights")
+
+    with pytest.raises(FileNotFoundError, match="weights"):
+        EngineLoop(build)
