@@ -2,6 +2,7 @@
 free text. Run it with `make bench`; the figures of a quiet machine are in docs/benchmarks.md.
 
 Everything uses the same weights (SmolLM2-135M, float32), threads, token ids and greedy decoding.
+Both run on one thread, the engine's: a second thread's OpenMP pool would slow down either.
 Runs alternate, each ratio is taken pair by pair, and the median of the ratios is printed with its
 range, so that a machine that changes speed under the run changes little.
 """
@@ -12,7 +13,9 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from pydantic import BaseModel, Field
@@ -24,6 +27,8 @@ from structspec import LLM
 from structspec.request import Request
 from tests.models.reference import reference_model
 from tests.real_requests import Pair, run_together
+
+T = TypeVar("T")
 
 
 class Person(BaseModel):
@@ -97,6 +102,13 @@ def timed(run: Callable[[], Sequence[Request]]) -> Run:
     )
 
 
+def on_engine_thread(llm: LLM, work: Callable[[], T]) -> T:
+    """The result of `work`, done on the thread that computes for `llm`."""
+    done: Future[T] = Future()
+    llm._service._engine_loop._post(lambda: done.set_result(work()))
+    return done.result()
+
+
 def run_transformers(model: LlamaForCausalLM, llm: LLM, prompt: str, num_tokens: int) -> Run:
     """Greedy `generate` of exactly `num_tokens` on the token ids that our engine gets."""
     service = llm._service
@@ -131,7 +143,7 @@ def main() -> None:
     plain_prompt = "Explain in a few paragraphs how a lighthouse works."
 
     with LLM("smollm2-135m") as llm:
-        reference = reference_model()
+        reference = on_engine_thread(llm, reference_model)
         extraction: list[Pair] = [
             (f"Extract the data from this text: {text}", {"schema": schema})
             for text, schema in EXTRACTION
@@ -144,8 +156,8 @@ def main() -> None:
 
         num_tokens = arguments.tokens
         kinds: dict[str, Callable[[], Run]] = {
-            "transformers generate": lambda: run_transformers(
-                reference, llm, plain_prompt, num_tokens
+            "transformers generate": lambda: on_engine_thread(
+                llm, lambda: run_transformers(reference, llm, plain_prompt, num_tokens)
             ),
             "ours, free text, no drafts": lambda: timed(
                 lambda: ours(
