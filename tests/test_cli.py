@@ -139,6 +139,12 @@ MISTAKES = [
     ),
     (["--temperature", "-1", "--regex", "a"], "temperature must be"),
     (["--style", "compact"], "style= goes with schema="),
+    (["--regex", "a(b"], "line 1, column 4"),
+    (
+        ["--schema", '{"properties": {"a": {"$ref": "#/$defs/B"}}}'],
+        "#/properties/a/$ref",
+    ),
+    (["--schema", '{"not": {}}'], "#: no finite value"),
 ]
 
 

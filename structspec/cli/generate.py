@@ -28,9 +28,7 @@ def run_generate(options: argparse.Namespace) -> int:
     arguments = read_arguments(options)  # before the model is loaded: mistakes show at once
     from rich.console import Console
 
-    from structspec.options import resolve_options
-
-    resolve_options(arguments)  # type: ignore[arg-type]
+    check(arguments)
     # Only a person who waits sees it: on a terminal, and gone before the output comes.
     with Console(stderr=True).status(f"Loading {options.model}") as status:
         from structspec.llm import LLM
@@ -44,6 +42,24 @@ def run_generate(options: argparse.Namespace) -> int:
     if options.stats:
         print(describe(generation), file=sys.stderr)
     return 0
+
+
+def check(arguments: dict[str, Any]) -> None:
+    """Raise what is wrong with the arguments; a constraint is compiled for a vocabulary of bytes.
+
+    That takes milliseconds, where loading a model to be told of an open bracket takes seconds.
+    """
+    from structspec.compiler import GrammarCompiler
+    from structspec.options import resolve_options
+    from structspec.vocabulary import Vocabulary
+
+    task = resolve_options(arguments)  # type: ignore[arg-type]
+    if task.constraint is not None:
+        compiler = GrammarCompiler(Vocabulary.bytes(), num_threads=1)
+        try:
+            compiler.submit(task.constraint, task.backend).result()
+        finally:
+            compiler.close()
 
 
 def read_prompt(options: argparse.Namespace) -> str:
