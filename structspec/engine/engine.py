@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from structspec.drafters.base import Drafter
 from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput
 from structspec.engine.scheduler import Scheduler
 from structspec.errors import EngineError
@@ -31,13 +32,6 @@ class Masker(Protocol):
 
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
         """Move each matcher over its request's new tokens."""
-
-
-class Drafter(Protocol):
-    """Proposes tokens; everything it may look at is on the batch."""
-
-    def propose(self, batch: Batch) -> Draft:
-        """At most `num_draft_slots` tokens for each request; no matcher's state changes."""
 
 
 Sampler = Callable[[torch.Tensor, Batch, Draft, Mask], SamplerOutput]
