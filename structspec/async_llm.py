@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -172,9 +173,8 @@ class AsyncLLM:
                 if on_result is not None:
                     on_result(index, results[index])
         except BaseException:  # also CancelledError: nobody will read what still runs
-            for index, one in enumerate(prepared):
-                if index not in results:
-                    self._service.cancel(one)
+            for one in prepared:
+                self._service.cancel(one)
             raise
         return [results[index] for index in range(len(prepared))]
 
@@ -184,7 +184,7 @@ def in_event_loop(call: Callable[[V], None]) -> Callable[[V], None]:
     loop = asyncio.get_running_loop()
 
     def call_later(value: V) -> None:
-        if not loop.is_closed():  # closed: whoever asked is gone
+        with contextlib.suppress(RuntimeError):  # the loop is closed: whoever asked is gone
             loop.call_soon_threadsafe(call, value)
 
     return call_later

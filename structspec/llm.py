@@ -173,9 +173,8 @@ class LLM:
                 if on_result is not None:
                     on_result(index, results[index])
         except BaseException:  # also KeyboardInterrupt: nobody will read what still runs
-            for index, one in enumerate(prepared):
-                if index not in results:
-                    self._service.cancel(one)
+            for one in prepared:
+                self._service.cancel(one)
             raise
         return [results[index] for index in range(len(prepared))]
 

@@ -140,6 +140,10 @@ class Request:
         """The tokens written so far, a stop token included."""
         return self.token_ids[self.num_prompt_tokens :]
 
+    def last_output_token_ids(self, limit: int) -> list[int]:
+        """The last of them, at most `limit`; costs no copy of the rest."""
+        return self.token_ids[max(self.num_prompt_tokens, len(self.token_ids) - limit) :]
+
     @property
     def num_output_tokens(self) -> int:
         """How many tokens were written so far."""

@@ -108,7 +108,7 @@ class Service:
         self._engine_loop.submit(prepared.request, listener)
 
     def cancel(self, prepared: Prepared) -> None:
-        """End a request early; nothing happens if it has finished."""
+        """End a request early; nothing happens if it has finished or was not started."""
         self._engine_loop.cancel(prepared.request)
 
     def finish(self, prepared: Prepared) -> Generation:

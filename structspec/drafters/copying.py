@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from structspec.drafters.ngram import TokenArray, TokenBuffer, find_continuation
-from structspec.drafters.spelling import spell
+from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell
 from structspec.engine.batch import Batch
 from structspec.grammars.base import Matcher
 from structspec.request import Request
@@ -52,7 +52,8 @@ class TextCopier:
         found = array[start : start + _MAX_COPY]
         ends = np.flatnonzero(found == _SPECIAL)
         span = value_span(bytes(found[: ends[0] if len(ends) else None].astype(np.uint8)))
-        return spell(span, [*request.output_token_ids, *draft], self._vocabulary, limit)
+        context = [*request.last_output_token_ids(NUM_CONTEXT_TOKENS), *draft]
+        return spell(span, context, self._vocabulary, limit)
 
     def keep_only(self, batch: Batch) -> None:
         """Forget requests that are not in this batch."""

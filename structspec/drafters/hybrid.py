@@ -111,7 +111,7 @@ class HybridDrafter:
             limit = min(num_slots, max_num_guessed)
             guess = self._until_stop(self._ngram.continue_from(request, (), limit))
             return guess, [False] * len(guess)
-        output = request.output_token_ids[-NUM_CONTEXT_TOKENS:]
+        output = request.last_output_token_ids(NUM_CONTEXT_TOKENS)
         walk = _Walk(request, request.matcher, num_slots, max_num_guessed, output)
         try:
             self._extend(walk)

@@ -73,9 +73,16 @@ class EngineLoop:
             request.compiled.add_done_callback(wake)
 
     def cancel(self, request: Request) -> None:
-        """End a request early; its listener still gets the last news. A closed loop has done so."""
-        error = Cancelled("the request was cancelled")
-        self._post(lambda: self._engine.scheduler.fail(request, error))
+        """End a request early; its listener still gets the last news.
+
+        Nothing happens if it has finished or was never submitted. A closed loop has ended all.
+        """
+
+        def fail() -> None:
+            if request.request_id in self._listeners:
+                self._engine.scheduler.fail(request, Cancelled("the request was cancelled"))
+
+        self._post(fail)
 
     def close(self) -> None:
         """Cancel everything and end the thread; calling it again does nothing."""

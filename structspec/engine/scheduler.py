@@ -42,16 +42,6 @@ class Scheduler:
         """Whether any request is waiting, running or finished but not handed out yet."""
         return bool(self._waiting or self._running or self._finished)
 
-    @property
-    def num_running(self) -> int:
-        """How many requests hold, or may hold, KV blocks."""
-        return len(self._running)
-
-    @property
-    def num_waiting(self) -> int:
-        """How many requests have not started, or were preempted."""
-        return len(self._waiting)
-
     def add(self, request: Request) -> None:
         """Queue a new request."""
         self._waiting.append(request)

@@ -44,6 +44,20 @@ def test_a_closed_loop_takes_no_requests_and_closing_twice_is_fine(toy: ToyEngin
     loop.cancel(request_for([0]))
 
 
+def test_cancelling_what_was_never_submitted_or_has_finished_disturbs_nobody(toy: ToyEngine):
+    loop = EngineLoop(lambda: toy.engine)
+    loop.cancel(request_for([0], 7))
+    for _ in range(2):
+        news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        request = request_for([0, 1])
+        loop.submit(request, news.put)
+        while news.get(timeout=10).finished is None:
+            pass
+        loop.cancel(request)
+        assert request.error is None
+    loop.close()
+
+
 def test_when_the_thread_fails_everybody_is_told_what_happened(toy: ToyEngine, caplog):
     def explode() -> None:
         raise RuntimeError("no more memory")
