@@ -41,6 +41,7 @@ class Report:
     approximated: tuple[Finding, ...] = ()
     refused: tuple[Finding, ...] = ()
     changes: tuple[str, ...] = ()
+    reason: str = ""  # why this backend, where the router chose it
 
     @property
     def exact(self) -> bool:
@@ -104,6 +105,10 @@ class CompiledGrammar(Protocol):
     @property
     def compile_ms(self) -> float:
         """How long compiling took, in milliseconds."""
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory its tables take, shared by all its matchers."""
 
     @property
     def backend(self) -> Backend:

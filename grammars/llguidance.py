@@ -102,6 +102,7 @@ class LLGuidanceGrammar:
         self.backend = backend
         self.report = lowered.report
         self.compile_ms = 0.0
+        self.num_bytes = 2 * len(lowered.grammar)  # the text, and as much again once parsed
         self._grammar = lowered.grammar
         self._spares: deque[LLMatcher] = deque(maxlen=_NUM_SPARES)
         first = self._build()

@@ -77,6 +77,7 @@ class XGrammarGrammar:
         self.backend = backend
         self.report = report
         self.compile_ms = compile_ms
+        self.num_bytes = int(compiled.memory_size_bytes)
         self._compiled = compiled
 
     def matcher(self) -> XGrammarMatcher:

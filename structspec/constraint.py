@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from structspec.errors import GrammarError
 
+PropertyOrder = Literal["schema", "any"]
 JsonStyle = Literal["spaced", "compact", "pretty", "flexible"]
 Dialect = Literal["auto", "lark", "ebnf"]
 
@@ -30,14 +31,15 @@ class JsonSchema:
 
     `style` fixes the white space: "spaced" is what `json.dumps` writes (`", "` and `": "`),
     "compact" has none, "pretty" is `json.dumps(indent=2)`, "flexible" leaves up to 8 blanks free.
-    `property_order="schema"` writes properties in the order the schema declares them. `closed`: an
+    `property_order="schema"` writes properties in the order the schema declares them, "any" leaves
+    their order free. `closed`: an
     object that is silent about `additionalProperties` admits only its declared properties, if it
     declares any; a bare `{"type": "object"}` stays a map. False is JSON Schema to the letter.
     """
 
     schema: Mapping[str, Any] | bool | str
     style: JsonStyle = "spaced"
-    property_order: Literal["schema"] = "schema"
+    property_order: PropertyOrder = "schema"
     closed: bool = True
 
     @cached_property

@@ -1,0 +1,55 @@
+"""Writing a grammar in llguidance's Lark: rules and terminals get names, equal ones the same."""
+
+from __future__ import annotations
+
+import json
+
+
+class LarkText:
+    """A grammar while it is written; each distinct body is one rule or terminal.
+
+    Bodies are Lark text: rule bodies may name rules and terminals, terminal bodies (regular
+    expressions, with `&` and `~` between them) only terminals.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._names: dict[str, str] = {}
+        self._num_names = 0
+
+    def rule(self, body: str) -> str:
+        """The name of the rule with this body."""
+        name = self._names.get(body)
+        if name is None:
+            name = self.reserve()
+            self._names[body] = name
+            self.define(name, body)
+        return name
+
+    def reserve(self) -> str:
+        """A new rule name, to be defined later: how rules recurse."""
+        self._num_names += 1
+        return f"r{self._num_names}"
+
+    def define(self, name: str, body: str) -> None:
+        """Give a reserved name its body; `name::_` takes a parameter."""
+        self._lines.append(f"{name}: {body}")
+
+    def terminal(self, body: str) -> str:
+        """The name of the terminal with this body."""
+        name = self._names.get(f"T {body}")
+        if name is None:
+            self._num_names += 1
+            name = self._names[f"T {body}"] = f"T{self._num_names}"
+            self._lines.append(f"{name}: {body}")
+        return name
+
+    def text(self, start: str) -> str:
+        """The whole grammar, whose start rule has this body."""
+        return "\n".join((f"start: {start}", *self._lines, ""))
+
+
+def literal(text: str) -> str:
+    """Text as it stands, in a rule or a terminal body; must not be empty."""
+    assert text
+    return json.dumps(text, ensure_ascii=False)
