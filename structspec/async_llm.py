@@ -169,7 +169,13 @@ class AsyncLLM:
                 self._service.start(one, tell_when_finished(tell, index))
             while len(results) < len(prepared):
                 index = await finished.get()
-                results[index] = result_of(self._service, prepared[index])
+                result = result_of(self._service, prepared[index])
+                again = self._service.next_attempt(prepared[index], result)
+                if again is not None:
+                    prepared[index] = again
+                    self._service.start(again, tell_when_finished(tell, index))
+                    continue
+                results[index] = result
                 if on_result is not None:
                     on_result(index, results[index])
         except BaseException:  # also CancelledError: nobody will read what still runs

@@ -9,10 +9,10 @@ import numpy as np
 
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import Constraint, JsonSchema
-from structspec.errors import GenerationError, OutputInvalid, Truncated
+from structspec.errors import GenerationError, Truncated
 from structspec.grammars.base import CompiledGrammar, Report
 from structspec.options import Task
-from structspec.request import FinishReason, Request, RequestStats, Usage
+from structspec.request import NO_USAGE, FinishReason, Request, RequestStats, Usage
 from structspec.vocabulary import Vocabulary
 
 
@@ -21,7 +21,8 @@ class Generation:
     """One finished output; `value` is what the call asked for (the text itself without schema=).
 
     `token_ids` holds the written tokens, the stop token included. `report` says what of the
-    constraint the mask enforced; None without one.
+    constraint the mask enforced; None without one. `usage` counts all attempts, `stats` are those
+    of the last, which gave the value.
     """
 
     value: Any
@@ -31,22 +32,45 @@ class Generation:
     usage: Usage
     stats: RequestStats
     report: Report | None
+    num_attempts: int = 1
 
 
-def to_generation(request: Request, task: Task, vocabulary: Vocabulary) -> Generation:
-    """The result of a finished request; raises what it ended with, or what is wrong with it."""
+def to_generation(
+    request: Request,
+    task: Task,
+    vocabulary: Vocabulary,
+    *,
+    num_attempts: int = 1,
+    spent: Usage = NO_USAGE,
+) -> Generation:
+    """The result of a finished request; raises what it ended with, or what is wrong with it.
+
+    `num_attempts` counts this request, `spent` is what those before it used.
+    """
     assert request.is_finished and request.finish_reason is not None
+    usage = spent + request.usage
+    try:
+        return _to_generation(request, task, vocabulary, num_attempts, usage)
+    except GenerationError as error:
+        raise _with_output(error, request.text.text, usage, num_attempts) from error.__cause__
+
+
+def _to_generation(
+    request: Request, task: Task, vocabulary: Vocabulary, num_attempts: int, usage: Usage
+) -> Generation:
+    assert request.finish_reason is not None
     if request.error is not None:
-        raise _with_output(request.error, request)
+        raise request.error
     compiled = request.compiled.result() if request.compiled is not None else None
     return Generation(
         value=_to_value(request, task, compiled, vocabulary),
         text=request.text.text,
         token_ids=tuple(request.output_token_ids),
         finish_reason=request.finish_reason,
-        usage=request.usage,
+        usage=usage,
         stats=request.stats,
         report=compiled.report if compiled is not None else None,
+        num_attempts=num_attempts,
     )
 
 
@@ -58,13 +82,11 @@ def _to_value(
     if compiled is None:
         return text
     if is_cut and not is_complete(text, compiled, vocabulary, must_end=task.target is not None):
-        raise Truncated(_why_cut(request, task.constraint), text=text, usage=request.usage)
+        raise Truncated(_why_cut(request, task.constraint))
     if task.target is None:
         return text
-    try:
-        return task.target.validate(text)
-    except OutputInvalid as error:
-        raise _with_output(error, request) from error.__cause__
+    is_ignored = task.on_unsupported == "ignore" and not compiled.report.exact
+    return task.target.read(text) if is_ignored else task.target.validate(text)
 
 
 def is_complete(
@@ -99,8 +121,9 @@ def _why_cut(request: Request, constraint: Constraint | None) -> str:
     )
 
 
-def _with_output(error: BaseException, request: Request) -> BaseException:
-    """The same error, carrying the text and usage of this request."""
-    if not isinstance(error, GenerationError):
-        return error
-    return type(error)(str(error), text=request.text.text, usage=request.usage, errors=error.errors)
+def _with_output(
+    error: GenerationError, text: str, usage: Usage, num_attempts: int
+) -> GenerationError:
+    """The same error, carrying the last text and the usage of all attempts."""
+    attempts = f" (attempt {num_attempts})" if num_attempts > 1 else ""
+    return type(error)(f"{error}{attempts}", text=text, usage=usage, errors=error.errors)

@@ -35,15 +35,16 @@ def json_pointer(path: Iterable[Any]) -> str:
     return "/".join(("#", *parts))
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, allow_duplicates: bool = False) -> Any:
     """The value of a JSON text; OutputInvalid for what `json.loads` would quietly accept.
 
-    That is duplicate keys, NaN and Infinity, numbers too large for a float, and lone surrogates.
+    That is duplicate keys unless allowed (the last one counts), NaN and Infinity, numbers too
+    large for a float, and lone surrogates.
     """
     try:
         value = json.loads(
             text,
-            object_pairs_hook=_object_without_duplicates,
+            object_pairs_hook=None if allow_duplicates else _object_without_duplicates,
             parse_constant=_refuse_constant,
             parse_float=_finite_float,
         )

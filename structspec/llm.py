@@ -67,8 +67,10 @@ class LLM:
     def generate(self, prompt: Prompts, **options: Unpack[GenerateOptions]) -> Any:
         """The value for a prompt (a string or chat messages); for a list of prompts, a list.
 
-        With `schema=` it is validated and of that type, otherwise it is the text. Of a list the
-        first error is raised once all have finished; `generate_raw` can return errors instead.
+        With `schema=` it is validated and of that type, otherwise it is the text. What does not
+        validate is drawn again, `max_attempts` times in all, before it is an OutputInvalid. Of a
+        list the first error is raised once all have finished; `generate_raw` can return errors
+        instead.
         """
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
@@ -135,7 +137,8 @@ class LLM:
         """The text of one prompt in pieces, as they become certain; whole characters only.
 
         The finished text is validated as in `generate`: what is wrong with it is raised behind the
-        last piece. Closing the iterator early cancels the request.
+        last piece. There is one attempt, whatever `max_attempts` says: pieces cannot be taken back.
+        Closing the iterator early cancels the request.
         """
         prepared = self._service.prepare(prompt, resolve_options(options))
         news: queue.SimpleQueue[News] = queue.SimpleQueue()
@@ -169,7 +172,13 @@ class LLM:
                 self._service.start(one, tell_when_finished(finished.put, index))
             while len(results) < len(prepared):
                 index = finished.get()
-                results[index] = result_of(self._service, prepared[index])
+                result = result_of(self._service, prepared[index])
+                again = self._service.next_attempt(prepared[index], result)
+                if again is not None:
+                    prepared[index] = again
+                    self._service.start(again, tell_when_finished(finished.put, index))
+                    continue
+                results[index] = result
                 if on_result is not None:
                     on_result(index, results[index])
         except BaseException:  # also KeyboardInterrupt: nobody will read what still runs

@@ -5,11 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
-from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, JsonStyle, Regex
+from structspec.constraint import (
+    Choice,
+    Constraint,
+    Grammar,
+    JsonSchema,
+    JsonStyle,
+    PropertyOrder,
+    Regex,
+)
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import BackendName
+from structspec.policy import DEFAULT_MAX_ATTEMPTS, OnUnsupported
 from structspec.prompting import SchemaInPrompt
 from structspec.request import SamplingParams
 from structspec.schema import SchemaTarget, resolve_schema
@@ -22,7 +31,10 @@ class OtherOptions(TypedDict, total=False):
     choices: Sequence[str]
     grammar: str | Grammar
     backend: BackendName
+    on_unsupported: OnUnsupported
+    max_attempts: int
     style: JsonStyle
+    property_order: PropertyOrder
     closed: bool
     schema_in_prompt: SchemaInPrompt
     temperature: float
@@ -40,8 +52,10 @@ class GenerateOptions(OtherOptions, total=False):
     """What may be passed to `generate`, `generate_raw` and `stream` beside the prompt.
 
     At most one of `schema`, `regex`, `choices` and `grammar` constrains the output. `style`,
-    `closed` and `schema_in_prompt` go with `schema`, `backend` with any of the four. The sampling
-    fields are those of SamplingParams; what is not given comes from the model's generation config.
+    `property_order`, `closed` and `schema_in_prompt` go with `schema`; `backend`, `on_unsupported`
+    and `max_attempts` with any of the four (structspec.policy says what the last two do). The
+    sampling fields are those of SamplingParams; what is not given comes from the model's
+    generation config.
     """
 
     schema: Any
@@ -56,9 +70,17 @@ SAMPLING_KINDS: dict[str, tuple[type, ...]] = {
 RAW_ONLY = ("on_result", "return_errors")
 CONSTRAINT_FIELDS = ("schema", "regex", "choices", "grammar")
 CHOICES_OF = {
-    "backend": ("auto", "llguidance", "xgrammar"),
-    "style": ("spaced", "compact", "pretty", "flexible"),
-    "schema_in_prompt": ("auto", "always", "never"),
+    "backend": get_args(BackendName),
+    "on_unsupported": get_args(OnUnsupported),
+    "style": get_args(JsonStyle),
+    "property_order": get_args(PropertyOrder),
+    "schema_in_prompt": get_args(SchemaInPrompt),
+}
+# options that mean nothing without a constraint, and why
+OF_CONSTRAINTS = {
+    "backend": "chooses who compiles a constraint",
+    "on_unsupported": "is about what a mask cannot hold of a constraint",
+    "max_attempts": "is about output that does not meet its constraint",
 }
 
 
@@ -69,8 +91,15 @@ class Task:
     constraint: Constraint | None
     target: SchemaTarget | None  # with schema=: turns the text into the caller's value
     backend: BackendName
+    on_unsupported: OnUnsupported
+    max_attempts: int
     schema_in_prompt: SchemaInPrompt
     sampling: Mapping[str, Any]  # fields of SamplingParams that were given
+
+    @property
+    def can_validate(self) -> bool:
+        """Whether finished text can be checked against all of the constraint."""
+        return self.target is not None
 
 
 def resolve_options(options: GenerateOptions) -> Task:
@@ -83,6 +112,8 @@ def resolve_options(options: GenerateOptions) -> Task:
         constraint=_resolve_constraint(given, target),
         target=target,
         backend=given.get("backend", "auto"),
+        on_unsupported=given.get("on_unsupported", "validate"),
+        max_attempts=_resolve_max_attempts(given),
         schema_in_prompt=given.get("schema_in_prompt", "auto"),
         sampling=_resolve_sampling(given),
     )
@@ -108,14 +139,14 @@ def _refuse_contradictions(given: Mapping[str, Any]) -> None:
         raise InvalidRequest(
             f"{' and '.join(f'{name}=' for name in constraints)} contradict each other; pass one"
         )
-    for name in ("style", "closed", "schema_in_prompt"):
+    for name in ("style", "property_order", "closed", "schema_in_prompt"):
         if name in given and "schema" not in given:
             raise InvalidRequest(f"{name}= goes with schema=, which was not given")
-    if "backend" in given and not constraints:
-        raise InvalidRequest(
-            "backend= chooses who compiles a constraint, and none was given; "
-            "pass schema=, regex=, choices= or grammar="
-        )
+    for name, role in OF_CONSTRAINTS.items():
+        if name in given and not constraints:
+            raise InvalidRequest(
+                f"{name}= {role}, and none was given; pass schema=, regex=, choices= or grammar="
+            )
     if constraints and given.get("ignore_eos"):
         raise InvalidRequest(
             f"ignore_eos= contradicts {constraints[0]}=: a constraint decides where its text ends"
@@ -138,6 +169,7 @@ def _resolve_constraint(given: Mapping[str, Any], target: SchemaTarget | None) -
         return JsonSchema(
             target.json_schema,
             style=given.get("style", default.style),
+            property_order=given.get("property_order", default.property_order),
             closed=given.get("closed", default.closed),
         )
     if "regex" in given:
@@ -162,6 +194,15 @@ def _resolve_choices(choices: Any) -> Choice:
                 " schema=Literal[...] or an Enum"
             )
     return Choice(tuple(choices))
+
+
+def _resolve_max_attempts(given: Mapping[str, Any]) -> int:
+    if "max_attempts" not in given:
+        return DEFAULT_MAX_ATTEMPTS
+    max_attempts: int = _of_type(given, "max_attempts", (int,))
+    if max_attempts < 1:
+        raise InvalidRequest(f"max_attempts must be at least 1, not {max_attempts}")
+    return max_attempts
 
 
 def _resolve_sampling(given: Mapping[str, Any]) -> dict[str, Any]:

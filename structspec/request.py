@@ -69,6 +69,15 @@ class Usage:
         """Both together."""
         return self.prompt_tokens + self.completion_tokens
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+        )
+
+
+NO_USAGE = Usage(0, 0)
+
 
 @dataclass(slots=True)
 class RequestStats:

@@ -27,11 +27,14 @@ class SchemaTarget:
 
     `validate` is thread-safe; it returns the value or raises OutputInvalid, whose `errors` read
     `#/age: message`. Exceptions other than ValueError and AssertionError that a model's own
-    validators raise pass through. `json_schema` may be shared: read it, never change it.
+    validators raise pass through. `read` is the same without checking the JSON schema: the JSON as
+    it was parsed (of duplicate keys the last), or the Python type, which checks itself.
+    `json_schema` may be shared: read it, never change it.
     """
 
     json_schema: dict[str, Any]
     validate: Callable[[str], Any]
+    read: Callable[[str], Any]
     name: str
 
 
@@ -59,7 +62,10 @@ def _from_json_schema(schema: Mapping[str, Any] | bool | str) -> SchemaTarget:
         _raise_for(violations(value), text, name)
         return value
 
-    return SchemaTarget(loaded, validate, name)
+    def read(text: str) -> Any:
+        return parse_json(text, allow_duplicates=True)
+
+    return SchemaTarget(loaded, validate, read, name)
 
 
 def _load_schema(schema: Mapping[str, Any] | bool | str) -> dict[str, Any]:
@@ -95,13 +101,16 @@ def _from_type(schema: Any) -> SchemaTarget:
 
     def validate(text: str) -> Any:
         _raise_for(violations(parse_json(text)), text, name)
+        return read(text)
+
+    def read(text: str) -> Any:
         try:
             return adapter.validate_json(text)
         except ValidationError as error:
             _raise_for(_pydantic_violations(error), text, name)
             raise
 
-    return SchemaTarget(json_schema, validate, name)
+    return SchemaTarget(json_schema, validate, read, name)
 
 
 # Building an adapter takes milliseconds. Only classes are remembered: `int | str == str | int`.

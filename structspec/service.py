@@ -20,14 +20,15 @@ from structspec.engine.loop import EngineLoop, Listener
 from structspec.engine.model_runner import ModelRunner
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.scheduler import Scheduler
-from structspec.errors import InvalidRequest, PromptTooLong
+from structspec.errors import InvalidRequest, OutputInvalid, PromptTooLong
 from structspec.generation import Generation, to_generation
 from structspec.grammars.base import CompiledGrammar
 from structspec.masking import Masker
 from structspec.models import load_model
 from structspec.options import Task
+from structspec.policy import resample, unless_unsupported
 from structspec.prompting import show_schema
-from structspec.request import Request, SamplingParams
+from structspec.request import NO_USAGE, Request, SamplingParams, Usage
 
 Messages = Sequence[Mapping[str, Any]]
 Prompt = str | Messages
@@ -42,6 +43,8 @@ class Prepared:
 
     request: Request
     task: Task
+    attempt: int = 1
+    spent: Usage = NO_USAGE  # by the attempts before this one
 
 
 class Service:
@@ -100,6 +103,7 @@ class Service:
         compiled: Future[CompiledGrammar] | None = None
         if task.constraint is not None:
             compiled = self.compiler.submit(task.constraint, task.backend)
+            compiled = unless_unsupported(compiled, task.on_unsupported, task.can_validate)
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
         return Prepared(request, task)
 
@@ -113,7 +117,31 @@ class Service:
 
     def finish(self, prepared: Prepared) -> Generation:
         """The result of a finished request; raises what it failed with."""
-        return to_generation(prepared.request, prepared.task, self.vocabulary)
+        return to_generation(
+            prepared.request,
+            prepared.task,
+            self.vocabulary,
+            num_attempts=prepared.attempt,
+            spent=prepared.spent,
+        )
+
+    def next_attempt(self, prepared: Prepared, result: Generation | Exception) -> Prepared | None:
+        """A request for other output than that which did not validate; None where all is said.
+
+        `result` is what `finish` gave or raised. Nothing is tokenised or compiled again.
+        """
+        if not isinstance(result, OutputInvalid) or prepared.attempt >= prepared.task.max_attempts:
+            return None
+        assert result.usage is not None
+        last = prepared.request
+        request = Request(
+            next(self._request_ids),
+            last.prompt_token_ids,
+            resample(last.params),
+            last.max_tokens,
+            last.compiled,
+        )
+        return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)
 
     def close(self) -> None:
         """Cancel what runs and end the threads; calling it again does nothing."""

@@ -1,0 +1,99 @@
+"""What a request does about the parts of a constraint that a mask cannot hold.
+
+    on_unsupported   not all of it is enforced           finished text is checked for
+    "error"          refused before a token is written   all of it
+    "validate"       written, then validated             all of it
+    "ignore"         written                             being JSON, or the Python type asked for
+
+Output that does not validate is drawn again, up to `max_attempts` times in all. Whatever the
+policy, `Generation.report` says what was not enforced.
+"""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Literal
+
+from structspec.errors import UnsupportedConstraint
+from structspec.grammars.base import CompiledGrammar, Report
+from structspec.request import SamplingParams
+
+OnUnsupported = Literal["error", "validate", "ignore"]
+
+DEFAULT_MAX_ATTEMPTS = 3
+RETRY_TEMPERATURE = 0.7  # of a request that takes the likeliest token and would repeat itself
+MAX_NAMED = 5  # places named in one message
+
+
+def check_report(report: Report, on_unsupported: OnUnsupported, *, can_validate: bool) -> None:
+    """Raise UnsupportedConstraint, naming the places, where the policy does not accept the report.
+
+    `can_validate` is whether finished text can be checked without the mask. Where it cannot,
+    "validate" could not keep its word and refuses too.
+    """
+    if (
+        report.exact
+        or on_unsupported == "ignore"
+        or (on_unsupported == "validate" and can_validate)
+    ):
+        return
+    findings = report.refused + report.approximated
+    places = [f"{one.pointer}: {one.keyword}" if one.pointer else one.keyword for one in findings]
+    named = ", ".join(places[1 : MAX_NAMED + 1])
+    num_more = len(places) - MAX_NAMED - 1
+    others = f"; so does {named}" if named else ""
+    others += f" and {num_more} more" if num_more > 0 else ""
+    first = findings[0]
+    why = f" ({first.reason})" if first.reason else ""
+    what = "refused" if on_unsupported == "error" else "refused, since its text cannot be validated"
+    raise UnsupportedConstraint(
+        f"{first.keyword} needs more than a mask{why}{others};"
+        f" {what}: on_unsupported={on_unsupported!r}",
+        pointer=first.pointer or None,
+    )
+
+
+def unless_unsupported(
+    compiled: Future[CompiledGrammar], on_unsupported: OnUnsupported, can_validate: bool
+) -> Future[CompiledGrammar]:
+    """The same grammar, or UnsupportedConstraint where the policy does not accept its report."""
+    if on_unsupported == "ignore" or (on_unsupported == "validate" and can_validate):
+        return compiled
+    checked: Future[CompiledGrammar] = Future()
+    checked.set_running_or_notify_cancel()  # from here on nobody can cancel it
+
+    def check(done: Future[CompiledGrammar]) -> None:
+        error = done.exception()
+        if error is None:
+            try:
+                check_report(done.result().report, on_unsupported, can_validate=can_validate)
+            except UnsupportedConstraint as refusal:
+                error = refusal
+        if error is not None:
+            checked.set_exception(error)
+        else:
+            checked.set_result(done.result())
+
+    compiled.add_done_callback(check)
+    return checked
+
+
+def resample(params: SamplingParams) -> SamplingParams:
+    """The parameters of the attempt after one with `params`: other output, reproducibly so.
+
+    Sampled output is drawn again from the same distribution, with a seed that follows from the
+    last one where there was one. Greedy output would come out the same: it is drawn at
+    `RETRY_TEMPERATURE` instead, from a fixed seed unless the request has one.
+    """
+    if params.temperature == 0 or params.top_k == 1:
+        return replace(
+            params, temperature=RETRY_TEMPERATURE, top_k=0, seed=_seed_after(params.seed or 0)
+        )
+    return params if params.seed is None else replace(params, seed=_seed_after(params.seed))
+
+
+def _seed_after(seed: int) -> int:
+    """Far from `seed` and its neighbours, which a caller may use for other requests."""
+    return random.Random(seed).getrandbits(63)
