@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 import structspec
+from structspec.cli.bench import add_bench
 from structspec.cli.demo import run_demo
 from structspec.cli.generate import run_generate
 
@@ -33,6 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_generate(commands)
     _add_demo(commands)
+    add_bench(commands)
     return parser
 
 

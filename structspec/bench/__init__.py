@@ -1,0 +1,1 @@
+"""Scores anyone can run: `structspec bench grammars` beside the bare libraries."""

@@ -1,0 +1,92 @@
+"""`structspec bench`: loaded on demand, since scoring needs the grammar libraries."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+DESCRIPTION = """\
+Walk every instance of DATA token by token through each backend's masks, in worker processes with
+limits, and count each schema once: right, approximated (the report said so), under (an invalid
+instance passes), over (a valid one does not), refused, crash.
+"""
+_WIDTH = 140  # of tables in a file or pipe
+
+
+def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `bench` and what it measures."""
+    parser = commands.add_parser("bench", help="score the grammar layer on a benchmark")
+    parts = parser.add_subparsers(required=True, metavar="part")
+    _add_grammars(parts)
+
+
+def _add_grammars(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = parts.add_parser(
+        "grammars",
+        help="correctness and speed of constraints, beside the bare libraries",
+        description=DESCRIPTION,
+    )
+    parser.set_defaults(run=run_bench_grammars)
+    parser.add_argument("data", type=Path, metavar="DATA", help="a .jsonl or .jsonl.gz file")
+    parser.add_argument(
+        "--backend",
+        action="append",
+        metavar="NAME",
+        help="router, llguidance, xgrammar, outlines or lm-format-enforcer; give it several times"
+        " (default: the first three)",
+    )
+    parser.add_argument(
+        "--vocab",
+        default="bytes",
+        help="bytes, smollm2 or the path of a tokenizer (default: %(default)s)",
+    )
+    parser.add_argument("--sample", type=int, metavar="N", help="only N of the schemas")
+    parser.add_argument("--only", action="append", metavar="ID", help="only this schema")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser.add_argument(
+        "--failures", type=Path, metavar="FILE", help="write what is not right, as JSON lines"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--timeout", type=float, metavar="S", default=10.0, help="CPU seconds per compile or walk"
+    )
+    parser.add_argument("--memory", type=int, metavar="MB", default=4096, help="per worker")
+
+
+def run_bench_grammars(options: argparse.Namespace) -> int:
+    """Score and print; errors are raised."""
+    from rich.console import Console
+
+    from structspec.bench.cases import read_cases
+    from structspec.bench.columns import DEFAULT_COLUMNS, check_columns
+    from structspec.bench.failures import write_failures
+    from structspec.bench.grammars import run_columns
+    from structspec.bench.limits import Limits
+    from structspec.bench.score import as_json
+    from structspec.bench.tables import score_tables
+    from structspec.bench.vocabularies import load_vocabulary
+    from structspec.errors import InvalidRequest
+
+    columns = tuple(dict.fromkeys(options.backend or DEFAULT_COLUMNS))
+    check_columns(columns)
+    load_vocabulary(options.vocab)  # a mistake shows before any worker starts
+    cases = read_cases(options.data, options.sample)
+    if options.only:
+        cases = [case for case in cases if case.id in options.only]
+    if not cases:
+        raise InvalidRequest("no schema is left to score")
+    limits = Limits(options.timeout, options.memory)
+    results = run_columns(cases, columns, options.vocab, limits, options.workers)
+    if options.failures is not None:
+        write_failures(options.failures, results)
+    if options.json:
+        print(json.dumps(as_json(results), indent=2))
+    else:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=_WIDTH)
+        for table in score_tables(results):
+            console.print(table)
+    return 0
