@@ -31,14 +31,17 @@ from structspec.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from structspec.async_llm import AsyncLLM
     from structspec.compiler import GrammarCompiler
+    from structspec.explanation import Explanation, explain
     from structspec.generation import Generation
     from structspec.llm import LLM
 
 _LAZY = {
     "AsyncLLM": "structspec.async_llm",
+    "Explanation": "structspec.explanation",
     "Generation": "structspec.generation",
     "GrammarCompiler": "structspec.compiler",
     "LLM": "structspec.llm",
+    "explain": "structspec.explanation",
 }
 
 __version__ = "0.1.0"
@@ -50,6 +53,7 @@ __all__ = [
     "CompileTimeout",
     "Constraint",
     "EngineError",
+    "Explanation",
     "Generation",
     "GenerationError",
     "Grammar",
@@ -69,6 +73,7 @@ __all__ = [
     "UnsupportedConstraint",
     "Usage",
     "Vocabulary",
+    "explain",
 ]
 
 

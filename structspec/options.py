@@ -96,11 +96,6 @@ class Task:
     schema_in_prompt: SchemaInPrompt
     sampling: Mapping[str, Any]  # fields of SamplingParams that were given
 
-    @property
-    def can_validate(self) -> bool:
-        """Whether finished text can be checked against all of the constraint."""
-        return self.target is not None
-
 
 def resolve_options(options: GenerateOptions) -> Task:
     """Check options against each other; raises InvalidRequest or GrammarError, compiles nothing."""

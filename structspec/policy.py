@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Literal
 
+from structspec.constraint import Constraint, JsonSchema
 from structspec.errors import UnsupportedConstraint
 from structspec.grammars.base import CompiledGrammar, Report
 from structspec.request import SamplingParams
@@ -27,17 +28,17 @@ RETRY_TEMPERATURE = 0.7  # of a request that takes the likeliest token and would
 MAX_NAMED = 5  # places named in one message
 
 
-def check_report(report: Report, on_unsupported: OnUnsupported, *, can_validate: bool) -> None:
+def can_validate(constraint: Constraint | None) -> bool:
+    """Whether finished text can be checked against all of a constraint, without its mask."""
+    return isinstance(constraint, JsonSchema)
+
+
+def check_report(report: Report, constraint: Constraint, on_unsupported: OnUnsupported) -> None:
     """Raise UnsupportedConstraint, naming the places, where the policy does not accept the report.
 
-    `can_validate` is whether finished text can be checked without the mask. Where it cannot,
-    "validate" could not keep its word and refuses too.
+    Where finished text cannot be checked, "validate" could not keep its word and refuses too.
     """
-    if (
-        report.exact
-        or on_unsupported == "ignore"
-        or (on_unsupported == "validate" and can_validate)
-    ):
+    if report.exact or _accepts_all(constraint, on_unsupported):
         return
     findings = report.refused + report.approximated
     places = [f"{one.pointer}: {one.keyword}" if one.pointer else one.keyword for one in findings]
@@ -56,10 +57,10 @@ def check_report(report: Report, on_unsupported: OnUnsupported, *, can_validate:
 
 
 def unless_unsupported(
-    compiled: Future[CompiledGrammar], on_unsupported: OnUnsupported, can_validate: bool
+    compiled: Future[CompiledGrammar], constraint: Constraint, on_unsupported: OnUnsupported
 ) -> Future[CompiledGrammar]:
     """The same grammar, or UnsupportedConstraint where the policy does not accept its report."""
-    if on_unsupported == "ignore" or (on_unsupported == "validate" and can_validate):
+    if _accepts_all(constraint, on_unsupported):
         return compiled
     checked: Future[CompiledGrammar] = Future()
     checked.set_running_or_notify_cancel()  # from here on nobody can cancel it
@@ -68,7 +69,7 @@ def unless_unsupported(
         error = done.exception()
         if error is None:
             try:
-                check_report(done.result().report, on_unsupported, can_validate=can_validate)
+                check_report(done.result().report, constraint, on_unsupported)
             except UnsupportedConstraint as refusal:
                 error = refusal
         if error is not None:
@@ -78,6 +79,10 @@ def unless_unsupported(
 
     compiled.add_done_callback(check)
     return checked
+
+
+def _accepts_all(constraint: Constraint, on_unsupported: OnUnsupported) -> bool:
+    return on_unsupported == "ignore" or (on_unsupported == "validate" and can_validate(constraint))
 
 
 def resample(params: SamplingParams) -> SamplingParams:

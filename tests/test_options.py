@@ -21,7 +21,14 @@ class Person(BaseModel):
         ({"schmea": Person}, "did you mean 'schema'"),
         ({"wholly_unknown": 1}, "known are"),
         ({"on_result": print}, "on_result= goes with generate_raw"),
-        ({"schema": Person, "backend": "outlines"}, "backend must be one of"),
+        ({"schema": Person, "backend": "regexes"}, "backend must be one of"),
+        ({"on_unsupported": "ignore"}, "on_unsupported= is about .* none was given"),
+        ({"max_attempts": 2}, "max_attempts= is about .* none was given"),
+        ({"regex": "a", "property_order": "any"}, "property_order= goes with schema="),
+        ({"schema": Person, "on_unsupported": "drop"}, "on_unsupported must be one of error, val"),
+        ({"schema": Person, "property_order": "az"}, "property_order must be one of schema, any"),
+        ({"schema": Person, "max_attempts": 0}, "max_attempts must be at least 1, not 0"),
+        ({"schema": Person, "max_attempts": True}, "max_attempts must be int"),
         ({"schema": Person, "style": "loose"}, "style must be one of"),
         ({"choices": []}, "choices is empty"),
         ({"choices": "abc"}, "a list of strings"),
@@ -58,11 +65,12 @@ def test_each_constraint_option_becomes_its_constraint(options, constraint):
     assert resolve_options(options).constraint == constraint
 
 
-def test_a_json_schema_value_brings_its_own_style():
-    given = JsonSchema({"type": "object"}, style="compact", closed=False)
+def test_a_json_schema_value_brings_its_own_settings():
+    given = JsonSchema({"type": "object"}, style="compact", property_order="any", closed=False)
     constraint = resolve_options({"schema": given}).constraint
     assert isinstance(constraint, JsonSchema)
-    assert (constraint.style, constraint.closed) == ("compact", False)
+    assert (constraint.style, constraint.property_order) == ("compact", "any")
+    assert not constraint.closed
     overridden = resolve_options({"schema": given, "style": "spaced"}).constraint
     assert isinstance(overridden, JsonSchema) and overridden.style == "spaced"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import structspec
 from structspec.cli.bench import add_bench
+from structspec.cli.constraints import add_compiling, add_policy, add_text_constraints
 from structspec.cli.demo import run_demo
+from structspec.cli.explain import add_explain
 from structspec.cli.generate import run_generate
 
 EXAMPLES = """\
@@ -16,6 +17,7 @@ examples:
   structspec generate --schema app.models:Invoice --prompt-file mail.txt --stats
   echo "Great phone, weak battery." | structspec generate --choice good --choice bad --prompt-file -
   structspec generate --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}" --prompt "When was the moon landing?"
+  structspec explain person.json
   structspec demo
 """
 
@@ -33,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_generate(commands)
+    add_explain(commands)
     _add_demo(commands)
     add_bench(commands)
     return parser
@@ -89,24 +92,9 @@ def _add_constraint(parser: argparse.ArgumentParser) -> None:
         "--schema",
         help="a JSON schema (file or text), or a Python type as package.module:Name",
     )
-    one.add_argument("--regex", help="a regex that the whole output matches")
-    one.add_argument(
-        "--choice",
-        action="append",
-        metavar="TEXT",
-        help="one allowed output; give it several times",
-    )
-    one.add_argument("--grammar", type=Path, metavar="FILE", help="a Lark or EBNF/GBNF grammar")
-    group.add_argument(
-        "--backend",
-        choices=("auto", "llguidance", "xgrammar"),
-        help="the library that compiles it (default: auto, by what it holds)",
-    )
-    group.add_argument(
-        "--style",
-        choices=("spaced", "compact", "pretty", "flexible"),
-        help="white space of JSON (default: spaced); flexible leaves it to the model",
-    )
+    add_text_constraints(one)
+    add_policy(group)
+    add_compiling(group)
     group.add_argument(
         "--schema-in-prompt",
         choices=("auto", "always", "never"),

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from structspec.generation import Generation
 
 PASSED_ON = (
-    *("regex", "backend", "style", "schema_in_prompt", "temperature", "top_k", "top_p", "min_p"),
-    *("seed", "max_tokens", "stop", "speculative"),
+    *("regex", "backend", "on_unsupported", "max_attempts", "style", "property_order", "closed"),
+    *("schema_in_prompt", "temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop"),
+    "speculative",
 )
 
 
@@ -51,13 +52,15 @@ def check(arguments: dict[str, Any]) -> None:
     """
     from structspec.compiler import GrammarCompiler
     from structspec.options import resolve_options
+    from structspec.policy import check_report
     from structspec.vocabulary import Vocabulary
 
     task = resolve_options(arguments)  # type: ignore[arg-type]
     if task.constraint is not None:
         compiler = GrammarCompiler(Vocabulary.bytes(), num_threads=1)
         try:
-            compiler.submit(task.constraint, task.backend).result()
+            report = compiler.submit(task.constraint, task.backend).result().report
+            check_report(report, task.constraint, task.on_unsupported)
         finally:
             compiler.close()
 
@@ -129,6 +132,8 @@ def as_json(generation: Generation, *, is_json: bool) -> str:
             "finish_reason": generation.finish_reason,
             "usage": dataclasses.asdict(generation.usage),
             "stats": dataclasses.asdict(generation.stats),
+            "num_attempts": generation.num_attempts,
+            "report": None if generation.report is None else dataclasses.asdict(generation.report),
         },
         ensure_ascii=False,
     )
@@ -145,4 +150,9 @@ def describe(generation: Generation) -> str:
     ]
     if stats.backend is not None:
         parts.append(f"compiled by {stats.backend} in {stats.compile_ms:.1f} ms")
+    if generation.num_attempts > 1:
+        parts.append(f"attempt {generation.num_attempts}")
+    if generation.report is not None and not generation.report.exact:
+        places = [f"{one.pointer}/{one.keyword}" for one in generation.report.approximated]
+        parts.append(f"not wholly in the mask: {', '.join(places)}")
     return "; ".join(parts)

@@ -104,6 +104,16 @@ def load_model(
     return LoadedModel(str(model), config, network, tokenizer, generation)
 
 
+def load_tokenizer(model: str | Path) -> Tokenizer:
+    """The tokenizer alone of what `load_model` would load; reads no weights."""
+    path = find_model(model)
+    if path.suffix == ".gguf":
+        return tokenizer_from_gguf(GgufFile(path))
+    config = config_from_json(read_json(path / "config.json"))
+    settings = read_json(path / "generation_config.json", is_optional=True)
+    return tokenizer_from_folder(path, config.vocab_size, _eos_token_ids(settings))
+
+
 def _find_in_package(name: str) -> Path:
     package, command = KNOWN_MODELS[name]
     spec = importlib.util.find_spec(package)  # finds it without running its code
