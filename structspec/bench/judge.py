@@ -7,13 +7,14 @@ import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from structspec.bench.broken_keywords import broken_keywords
 from structspec.bench.cases import Case, Instance
 from structspec.bench.columns import Compiled, Refused, Subject
 from structspec.bench.key_order import spellings
 from structspec.bench.walk import Disagreement, Walked, walk
+from structspec.constraint import find_half_character
 from structspec.grammars.base import Report
 from structspec.vocabulary import Vocabulary
 
@@ -99,28 +100,40 @@ def _try_instance(
     outcome: Outcome,
 ) -> None:
     """Walk one instance and note what it shows."""
-    verdict: Verdict = "right"
-    first: tuple[str, Walked] | None = None
-    is_accepted = False
+    furthest = ("", Walked(-1, False))
     for text in spellings(case, instance):
         renew_limits()
         token_ids = vocabulary.encode_text(text)
         walked = walk(compiled.matcher(), token_ids, vocabulary, outcome.mask_us)
-        first = first or (text, walked)
+        furthest = max(furthest, (text, walked), key=lambda attempt: attempt[1])
         if walked.is_complete:
-            is_accepted = True
             break
-    assert first is not None
-    text, walked = first
-    if is_accepted and not instance.is_valid:
-        verdict, reason = _verdict_on_invalid(case, instance, compiled.report)
-    elif instance.is_valid and not is_accepted:
-        verdict, reason = "over", _where(text, walked, vocabulary)
-        if (raw := _accepted_raw(compiled, instance, vocabulary)) is not None:
-            reason += f"; accepted as {raw[:_TAIL]!r}"
-    if verdict != "right" and len(outcome.offences) < _NUM_SHOWN:
+    text, walked = furthest
+    verdict, reason = _verdict_on(compiled, case, instance, text, walked, vocabulary)
+    if verdict != "right":
         outcome.offences.append(Offence(verdict, text, reason))
+        outcome.offences.sort(key=lambda offence: VERDICTS.index(offence.verdict))
+        del outcome.offences[_NUM_SHOWN:]
     outcome.verdict = worst([outcome.verdict, verdict])
+
+
+def _verdict_on(
+    compiled: Compiled,
+    case: Case,
+    instance: Instance,
+    text: str,
+    walked: Walked,
+    vocabulary: Vocabulary,
+) -> tuple[Verdict, str]:
+    """What one instance shows, and why if it is not right."""
+    if walked.is_complete == instance.is_valid:
+        return "right", ""
+    if walked.is_complete:
+        return _verdict_on_invalid(case, instance, compiled.report)
+    reason = _where(text, walked, vocabulary)
+    if (raw := _accepted_raw(compiled, instance, vocabulary)) is not None:
+        reason += f"; without escapes it is accepted: {raw[:_TAIL]!r}"
+    return "over", reason
 
 
 def _verdict_on_invalid(
@@ -128,12 +141,12 @@ def _verdict_on_invalid(
 ) -> tuple[Verdict, str]:
     """An invalid instance came through: did the report say that this keyword is not held?"""
     broken = broken_keywords(case, instance)
-    names = ", ".join(sorted(broken)) or "unknown"
+    names = ", ".join(sorted(broken)) or "what it breaks is unknown"
     if report is None or report.exact:
         return "under", f"breaks {names}"
     told = {finding.keyword for finding in (*report.approximated, *report.refused)}
     if broken and not broken & told:
-        return "under", f"breaks {names}; the report approximates {', '.join(sorted(told))}"
+        return "under", f"breaks {names}, but the report approximates {', '.join(sorted(told))}"
     return "approximated", f"breaks {names}"
 
 
@@ -152,13 +165,7 @@ def _accepted_raw(compiled: Compiled, instance: Instance, vocabulary: Vocabulary
     if instance.is_text:
         return None
     text: str = json.dumps(instance.data, ensure_ascii=False)
-    if text == json.dumps(instance.data) or _has_half_character(instance.data):
+    if text == json.dumps(instance.data) or find_half_character(text) is not None:
         return None
     walked = walk(compiled.matcher(), vocabulary.encode_text(text), vocabulary, array("f"))
     return text if walked.is_complete else None
-
-
-def _has_half_character(value: Any) -> bool:
-    from structspec.constraint import find_half_character
-
-    return find_half_character(json.dumps(value, ensure_ascii=False)) is not None
