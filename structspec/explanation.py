@@ -161,9 +161,10 @@ def _resolve(constraint: Any, options: dict[str, Any]) -> Constraint:
         if given:
             raise InvalidRequest(f"{given[0]}= goes with a JSON schema, not with {constraint!r}")
         return constraint
-    resolved = resolve_options({"schema": constraint, **options}).constraint  # type: ignore[typeddict-item]
-    if resolved is None:
+    if constraint is None:
         raise InvalidRequest("there is nothing to explain: pass a constraint or a schema")
+    resolved = resolve_options({"schema": constraint, **options}).constraint  # type: ignore[typeddict-item]
+    assert resolved is not None
     return resolved
 
 
