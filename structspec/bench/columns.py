@@ -10,8 +10,10 @@ from typing import Protocol
 
 from structspec.bench.cases import Case
 from structspec.bench.walk import Walker
-from structspec.errors import CompileTimeout, GrammarError, InvalidRequest
+from structspec.constraint import TOO_DEEP
+from structspec.errors import GrammarError, InvalidRequest
 from structspec.grammars.base import Report
+from structspec.grammars.router import Backends
 from structspec.vocabulary import Vocabulary
 
 ROUTER = "router"
@@ -50,22 +52,23 @@ class Subject(Protocol):
 
 
 class Router:
-    """structspec as users have it: the compiler and the backend it chooses."""
+    """structspec: the backend that the router chooses for each constraint.
+
+    Asked directly: the limits here are ours, where `GrammarCompiler` has its own.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        from structspec.compiler import GrammarCompiler
-
-        # whoever runs this sets the limits; the compiler's own would leave a thread running
-        self._compiler = GrammarCompiler(vocabulary, num_threads=1, timeout_s=1e6, cache_size=0)
+        self._backends = Backends(vocabulary)
 
     def compile(self, case: Case) -> Compiled:
-        """Compile through `GrammarCompiler`."""
+        """Compile with the backend of "auto"."""
+        constraint = case.constraint()
         try:
-            grammar = self._compiler.submit(case.constraint()).result()
-        except CompileTimeout:
-            raise
+            grammar = self._backends.get("auto", constraint).compile(constraint)
         except GrammarError as error:
             raise Refused(f"{type(error).__name__}: {error}") from error
+        except RecursionError:
+            raise Refused(TOO_DEEP) from None
         return Compiled(grammar.matcher, grammar.report)
 
 

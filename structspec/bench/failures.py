@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from structspec.bench.cases import Case
-from structspec.bench.judge import VERDICTS, Outcome
+from structspec.bench.outcome import VERDICTS, Outcome
 from structspec.bench.score import Judged
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Report

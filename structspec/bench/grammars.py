@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.progress import Progress
 
 from structspec.bench.cases import Case
-from structspec.bench.judge import Outcome
+from structspec.bench.columns import make_subject
 from structspec.bench.limits import Limits
+from structspec.bench.outcome import Outcome
 from structspec.bench.score import Judged
 from structspec.bench.workers import Setting, judge_all
 
@@ -21,7 +23,7 @@ def run_columns(
     results: dict[str, Judged] = {}
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for column in columns:
-            setting = Setting(column, vocabulary, limits, num_workers)
+            setting = Setting(partial(make_subject, column), vocabulary, limits, num_workers)
             task = progress.add_task(column, total=len(cases))
 
             def advance(_: Outcome, task: object = task) -> None:

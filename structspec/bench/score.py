@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structspec.bench.cases import Case
-from structspec.bench.judge import Outcome
+from structspec.bench.outcome import Outcome
 
 PERCENTILES = (50, 90, 99)
 COUNTED = ("right", "approximated", "under", "over", "refused", "crash")

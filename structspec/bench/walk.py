@@ -27,7 +27,7 @@ class Disagreement(Exception):
     """A token's bit in the row says one thing and accepting the token another."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Walked:
     """How far a text came: `num_accepted` tokens, and whether it could end behind the last."""
 

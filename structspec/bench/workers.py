@@ -11,11 +11,13 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from structspec.bench.cases import Case
-from structspec.bench.columns import make_subject
-from structspec.bench.judge import Outcome, judge
+from structspec.bench.columns import Subject
+from structspec.bench.judge import Judge
 from structspec.bench.limits import Limits
+from structspec.bench.outcome import Outcome
 from structspec.bench.vocabularies import load_vocabulary
 from structspec.errors import EngineError
+from structspec.vocabulary import Vocabulary
 
 _STDERR_TAIL = 2000
 _WARM_UP = Case("", "", (), "json_schema", {"type": "object", "properties": {"a": {}}}, ())
@@ -23,9 +25,9 @@ _WARM_UP = Case("", "", (), "json_schema", {"type": "object", "properties": {"a"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every worker of a column needs to know."""
+    """What every worker of a column needs to know; it travels to another process."""
 
-    column: str
+    make_subject: Callable[[Vocabulary], Subject]
     vocabulary: str
     limits: Limits = Limits()
     num_workers: int = os.cpu_count() or 1
@@ -96,7 +98,7 @@ class _Worker:
             self.close()
             if case_id is None:
                 raise EngineError(f"a bench worker could not start: {reason}\n{said}") from None
-            return Outcome(case_id, "crash", f"{reason}: {said}" if said else reason)
+            return Outcome(case_id, "crash", f"{reason}; it said: {said}" if said else reason)
         self.in_hand = None
         return message if isinstance(message, Outcome) else None
 
@@ -115,16 +117,17 @@ class _Worker:
 
 def _serve(connection: Connection, setting: Setting, stderr_path: str) -> None:
     """The worker: judge what comes, until killed."""
-    os.dup2(
-        os.open(stderr_path, os.O_WRONLY | os.O_APPEND), 2
-    )  # libraries write there, from C++ too
+    # the libraries write to it from native code too
+    os.dup2(os.open(stderr_path, os.O_WRONLY | os.O_APPEND), 2)
     vocabulary = load_vocabulary(setting.vocabulary)
-    subject = make_subject(setting.column, vocabulary)
-    judge(subject, _WARM_UP, vocabulary, lambda: None)  # what is imported on first use
+    subject = setting.make_subject(vocabulary)
+    judge = Judge(subject, vocabulary, setting.limits.renew)
+    judge.judge(_WARM_UP)  # imports and compiles what is made on first use
+    setting.limits.pause()
     setting.limits.apply_memory()
     connection.send(None)  # ready
     while True:
         case = connection.recv()
-        outcome = judge(subject, case, vocabulary, setting.limits.renew)
+        outcome = judge.judge(case)
         setting.limits.pause()
         connection.send(outcome)
