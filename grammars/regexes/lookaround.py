@@ -1,0 +1,282 @@
+"""Anchors, word boundaries, lookahead and lookbehind, turned into plain parts, And and Not.
+
+A pattern is built from its end: each part is given, as a function of what the last character
+before it is, the regex of all that follows up to the end of the text. A lookahead then is an
+intersection with what follows, `$` an intersection with nothing; a condition on the last character
+(`^`, `\\b`, a lookbehind of one character) picks between what follows. A longer lookbehind is an
+intersection with the run of plain parts before it, where that run shows all it looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from structspec.errors import UnsupportedConstraint
+from structspec.grammars.cfg import place
+from structspec.grammars.regexes import ranges
+from structspec.grammars.regexes.derive import length_bounds
+from structspec.grammars.regexes.pattern import Choice, Join, Look, Loop, Pattern, Plain
+from structspec.grammars.regexes.ranges import Ranges
+from structspec.grammars.regexes.syntax import (
+    ANYTHING,
+    EMPTY,
+    NOTHING,
+    Alternatives,
+    Characters,
+    Empty,
+    Regex,
+    Repeat,
+    Sequence,
+    alternatives,
+    both,
+    characters,
+    complement,
+    repeat,
+    sequence,
+)
+
+_Last = Ranges | None  # what the last character is one of; None: this is the start of the text
+_Rest = Callable[[_Last], Regex]
+_MAX_UNROLLED = 8
+
+
+def build(tree: Pattern, text: str, *, searches: bool) -> Regex:
+    """The texts a pattern matches, or with `searches` those it is found in.
+
+    Raises UnsupportedConstraint, with the place in `text`, for a condition that And and Not of
+    plain parts do not hold.
+    """
+    if isinstance(tree, Plain):
+        return sequence(ANYTHING, tree.regex, ANYTHING) if searches else tree.regex
+    around = (Plain(ANYTHING),) if searches else ()
+    return _Builder(text, tree).join((*around, tree, *around), None, lambda last: EMPTY)
+
+
+class _Builder:
+    """Builds one pattern; `lasts` are the classes of characters that its conditions tell apart."""
+
+    def __init__(self, text: str, tree: Pattern) -> None:
+        self.text = text
+        self.lasts: list[Ranges] = [ranges.EVERY]
+        for look in _lookbehinds(tree):
+            condition = _last_character(look.body)
+            if condition is not None:
+                self.lasts = _part(self.lasts, condition[0])
+
+    def join(self, items: tuple[Pattern, ...], last: _Last, rest: _Rest) -> Regex:
+        """Items one after the other, the run of plain ones at the front taken as one."""
+        items = _flattened(items)
+        run: Regex = EMPTY
+        position = 0
+        while position < len(items):
+            item = items[position]
+            if isinstance(item, Plain):
+                run = sequence(run, item.regex)
+            elif isinstance(item, Look) and (seen := self.seen_by(item, run, last)) is not None:
+                run = both(run, complement(seen) if item.is_negative else seen)
+            else:
+                break
+            position += 1
+        if position == len(items):
+            return self.run(run, last, rest)
+
+        def after(last: _Last) -> Regex:
+            return self.join(items[position + 1 :], last, rest)
+
+        item = items[position]
+        return self.run(run, last, lambda last: self.one(item, last, _remembered(after)))
+
+    def run(self, regex: Regex, last: _Last, rest: _Rest) -> Regex:
+        """A plain part, parted by its last character where what follows depends on it."""
+        if regex is EMPTY:
+            return rest(last)
+        endings: dict[Regex, Ranges] = {}
+        for part in self.lasts:
+            following = rest(part)
+            endings[following] = ranges.union(endings.get(following, ()), part)
+        branches = [rest(last)] if regex.is_nullable else []
+        if len(endings) == 1 and all(branch in endings for branch in branches):
+            return sequence(regex, *endings)
+        for following, part in endings.items():
+            branches.append(sequence(ending_in(regex, part), following))
+        return alternatives(*branches)
+
+    def one(self, item: Pattern, last: _Last, rest: _Rest) -> Regex:
+        """One item and what follows it."""
+        match item:
+            case Plain(regex):
+                return self.run(regex, last, rest)
+            case Join(items):
+                return self.join(items, last, rest)
+            case Choice(branches):
+                return alternatives(*(self.one(branch, last, rest) for branch in branches))
+            case Loop():
+                return self.loop(item, last, rest)
+            case Look():
+                return self.look(item, last, rest)
+
+    def loop(self, item: Loop, last: _Last, rest: _Rest) -> Regex:
+        """Few repetitions are written out; more cannot hold a condition inside."""
+        if item.maximum is None or item.maximum > _MAX_UNROLLED:
+            raise self.unsupported(
+                "an anchor, word boundary or look-around inside a repetition", item.position
+            )
+
+        def again(count: int, last: _Last) -> Regex:
+            assert item.maximum is not None
+            following = [rest(last)] if count >= item.minimum else []
+            if count < item.maximum:
+                once_more = _remembered(lambda last: again(count + 1, last))
+                following.append(self.one(item.item, last, once_more))
+            return alternatives(*following)
+
+        return again(0, last)
+
+    def look(self, item: Look, last: _Last, rest: _Rest) -> Regex:
+        if not item.is_ahead:
+            condition = _last_character(item.body)
+            if condition is None:
+                raise self.unsupported("a lookbehind that looks this far", item.position)
+            members, at_start = condition
+            is_met = at_start if last is None else not ranges.subtract(last, members)
+            return rest(last) if is_met != item.is_negative else NOTHING
+        following = rest(last)
+        if isinstance(item.body, Plain) and isinstance(item.body.regex, Characters):
+            members = item.body.regex.ranges
+            if not item.is_negative:
+                return starting_with(following, members)
+            others = starting_with(following, ranges.invert(members))
+            return alternatives(EMPTY, others) if following.is_nullable else others
+        seen = self.one(item.body, last, lambda last: ANYTHING)
+        return both(complement(seen) if item.is_negative else seen, following)
+
+    def seen_by(self, item: Look, run: Regex, last: _Last) -> Regex | None:
+        """What a lookbehind asks of the run before it; None where it must be asked otherwise."""
+        if item.is_ahead or _last_character(item.body) is not None or _looks_ahead(item.body):
+            return None
+        if last is None:
+            before = (Plain(ANYTHING), item.body)
+            return self.join(before, None, lambda last: EMPTY)
+        if not isinstance(item.body, Plain):
+            return None
+        longest = length_bounds(item.body.regex)[1]
+        if longest is None or length_bounds(run)[0] < longest:
+            return None
+        return sequence(ANYTHING, item.body.regex)
+
+    def unsupported(self, what: str, position: int) -> UnsupportedConstraint:
+        line, column = place(self.text, position)
+        return UnsupportedConstraint(
+            f"{what} is not supported in a regex", line=line, column=column
+        )
+
+
+def ending_in(regex: Regex, members: Ranges) -> Regex:
+    """The matches whose last character is one of these."""
+    if members == ranges.EVERY and not regex.is_nullable:
+        return regex
+    match regex:
+        case Empty():
+            return NOTHING
+        case Characters(own):
+            return characters(ranges.intersect(own, members))
+        case Sequence(first, rest):
+            whole = sequence(first, ending_in(rest, members))
+            return alternatives(whole, ending_in(first, members)) if rest.is_nullable else whole
+        case Repeat(item, minimum, maximum):
+            before = repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
+            return sequence(before, ending_in(item, members))
+        case Alternatives(items):
+            return alternatives(*(ending_in(item, members) for item in items))
+        case _:
+            return both(regex, sequence(ANYTHING, characters(members)))
+
+
+def starting_with(regex: Regex, members: Ranges) -> Regex:
+    """The matches whose first character is one of these."""
+    if members == ranges.EVERY and not regex.is_nullable:
+        return regex
+    match regex:
+        case Empty():
+            return NOTHING
+        case Characters(own):
+            return characters(ranges.intersect(own, members))
+        case Sequence(first, rest):
+            whole = sequence(starting_with(first, members), rest)
+            return alternatives(whole, starting_with(rest, members)) if first.is_nullable else whole
+        case Repeat(item, minimum, maximum):
+            after = repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
+            return sequence(starting_with(item, members), after)
+        case Alternatives(items):
+            return alternatives(*(starting_with(item, members) for item in items))
+        case _:
+            return both(regex, sequence(characters(members), ANYTHING))
+
+
+def _remembered(rest: _Rest) -> _Rest:
+    known: dict[_Last, Regex] = {}
+
+    def look_up(last: _Last) -> Regex:
+        if last not in known:
+            known[last] = rest(last)
+        return known[last]
+
+    return look_up
+
+
+def _flattened(items: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+    return tuple(
+        part for item in items for part in (item.items if isinstance(item, Join) else (item,))
+    )
+
+
+def _part(parts: list[Ranges], members: Ranges) -> list[Ranges]:
+    halves = (f(part, members) for part in parts for f in (ranges.intersect, ranges.subtract))
+    return [half for half in halves if half]
+
+
+def _last_character(body: Pattern) -> tuple[Ranges, bool] | None:
+    """A lookbehind as a condition on one character: which, and whether the start will do."""
+    match body:
+        case Plain(Characters(members)):
+            return members, False
+        case Look(inner, is_ahead=False, is_negative=is_negative):
+            condition = _last_character(inner)
+            if condition is None or not is_negative:
+                return condition
+            return ranges.invert(condition[0]), not condition[1]
+        case Choice(branches):
+            conditions = [_last_character(branch) for branch in branches]
+            members, at_start = (), False
+            for condition in conditions:
+                if condition is None:
+                    return None
+                members = ranges.union(members, condition[0])
+                at_start = at_start or condition[1]
+            return members, at_start
+        case _:
+            return None
+
+
+def _walk(tree: Pattern) -> Iterator[Pattern]:
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        match node:
+            case Join(items):
+                pending.extend(items)
+            case Choice(branches):
+                pending.extend(branches)
+            case Loop(item) | Look(item):
+                pending.append(item)
+            case Plain():
+                pass
+
+
+def _lookbehinds(tree: Pattern) -> Iterator[Look]:
+    return (node for node in _walk(tree) if isinstance(node, Look) and not node.is_ahead)
+
+
+def _looks_ahead(tree: Pattern) -> bool:
+    return any(isinstance(node, Look) and node.is_ahead for node in _walk(tree))

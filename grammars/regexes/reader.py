@@ -1,0 +1,388 @@
+"""Reading a pattern's text into its tree, in ECMAScript's dialect or in Python's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.cfg import check_characters, place
+from structspec.grammars.regexes import classes, pattern, ranges
+from structspec.grammars.regexes.pattern import NO_TEXT, Choice, Join, Look, Loop, Pattern, Plain
+from structspec.grammars.regexes.ranges import Ranges
+from structspec.grammars.regexes.syntax import (
+    alternatives,
+    characters,
+    repeat,
+    sequence,
+)
+
+Dialect = Literal["ecma", "python"]
+
+_GROUP = re.compile(
+    r"\((?:\?(?P<kind>:|<?[=!]|#|>|\(|\||P=|P>|&|R\)|P?<[^\d\W]\w*>|(?P<flags>-?[a-zA-Z][a-zA-Z-]*)(?P<end>[:)])))?"
+)
+_REPEAT = re.compile(
+    r"(?:(?P<sign>[*+?])|\{(?P<low>\d*)(?P<comma>,?)(?P<high>\d*)\})(?P<kind>[?+]?)"
+)
+_POSIX = re.compile(r"\[:(?P<not>\^?)(?P<name>\w+):\]")
+_HEX = re.compile(
+    r"x\{(?P<any>[0-9a-fA-F]+)\}|u\{(?P<braced>[0-9a-fA-F]+)\}|x(?P<two>[0-9a-fA-F]{2})"
+    r"|u(?P<four>[0-9a-fA-F]{4})|U(?P<eight>[0-9a-fA-F]{8})"
+)
+_LOW_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_PROPERTY = re.compile(r"([pP])(?:\{(\^?[^}]*)\}|([A-Za-z]))")
+_CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+_REFUSED_GROUPS = {
+    ">": "an atomic group",
+    "(": "a conditional group",
+    "|": "a branch reset",
+    "P=": "a back-reference",
+    "P>": "a recursive group",
+    "&": "a recursive group",
+    "R)": "a recursive group",
+}
+_MAX_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    ignore_case: bool = False
+    dot_all: bool = False
+    multiline: bool = False
+
+    def changed(self, letters: str) -> _Flags:
+        """With the flags before a `-` set and those behind it cleared."""
+        names = {"i": "ignore_case", "s": "dot_all", "m": "multiline"}
+        on, _, off = letters.partition("-")
+        known = [(names[c], c in on) for c in on + off if c in names]
+        return replace(self, **dict(known))
+
+
+def read(text: str, dialect: Dialect) -> Pattern:
+    """The tree of a pattern; GrammarError, with the place, where it is malformed."""
+    check_characters(text)
+    reader = _Reader(text, dialect)
+    tree = reader.choice(_Flags(), 0)
+    if reader.position < len(text):
+        raise reader.error("unbalanced parenthesis", reader.position)
+    return tree
+
+
+class _Reader:
+    """One pass over a pattern by recursive descent."""
+
+    def __init__(self, text: str, dialect: Dialect) -> None:
+        self.text = text
+        self.position = 0
+        self.is_ecma = dialect == "ecma"
+        self.space = classes.ECMA_SPACE if self.is_ecma else classes.PYTHON_SPACE
+
+    # -- the parts of a pattern
+
+    def choice(self, flags: _Flags, depth: int) -> Pattern:
+        """Branches, up to a closing bracket or the end; flags set inside hold from there on."""
+        if depth > _MAX_DEPTH:
+            raise self.unsupported(f"nesting beyond {_MAX_DEPTH} groups", self.position)
+        branches: list[Pattern] = []
+        items: list[Pattern] = []
+        while self.position < len(self.text) and self.text[self.position] != ")":
+            if self.take("|"):
+                branches.append(_join(items))
+                items = []
+            elif changed := self.flags(flags):
+                flags = changed
+            else:
+                item = self.atom(flags, depth)
+                items.append(self.repetition(item))
+        branches.append(_join(items))
+        return _choose(branches)
+
+    def flags(self, flags: _Flags) -> _Flags | None:
+        """The flags from here on, where `(?i)` or the like stands here."""
+        match = _GROUP.match(self.text, self.position)
+        if match is None or match["end"] != ")":
+            return None
+        self.check_flags(match["flags"])
+        self.position = match.end()
+        return flags.changed(match["flags"])
+
+    def atom(self, flags: _Flags, depth: int) -> Pattern:
+        start = self.position
+        character = self.text[start]
+        if character == "(":
+            return self.group(flags, depth)
+        if character == "[":
+            return self.one_of(self.character_class(flags))
+        if character == "\\":
+            return self.escape(flags)
+        if _is_repeat(_REPEAT.match(self.text, start), self.is_ecma):
+            raise self.error("nothing to repeat", start)
+        self.position += 1
+        if character == "^":
+            if flags.multiline:
+                return pattern.not_last(characters(ranges.invert(self.line_ends)), start)
+            return pattern.start(start)
+        if character == "$":
+            return self.dollar(flags, start)
+        if character == ".":
+            return self.one_of(ranges.EVERY if flags.dot_all else ranges.invert(self.line_ends))
+        return self.one_of(self.cased(ranges.of(character), flags))
+
+    def group(self, flags: _Flags, depth: int) -> Pattern:
+        start = self.position
+        match = _GROUP.match(self.text, start)
+        assert match is not None
+        kind = match["kind"] or ""
+        if not kind and self.text.startswith("(?", start):
+            raise self.error("an unknown kind of group", start)
+        if kind in _REFUSED_GROUPS:
+            raise self.unsupported(_REFUSED_GROUPS[kind], start)
+        if kind == "#":
+            return self.comment(start)
+        self.position = match.end()
+        if match["flags"]:
+            self.check_flags(match["flags"])
+            flags = flags.changed(match["flags"])
+        body = self.choice(flags, depth + 1)
+        if not self.take(")"):
+            raise self.error("a group is not closed", self.position)
+        if kind.lstrip("<") in ("=", "!"):
+            return Look(body, not kind.startswith("<"), kind.endswith("!"), start)
+        return body
+
+    def comment(self, start: int) -> Pattern:
+        end = self.text.find(")", start)
+        if end < 0:
+            raise self.error("a comment is not closed", start)
+        self.position = end + 1
+        return NO_TEXT
+
+    def check_flags(self, letters: str) -> None:
+        unknown = set(letters) - set("ismu-" if self.is_ecma else "aismu-")
+        if unknown or letters.count("-") > 1:
+            raise self.unsupported(f"the flag(s) {letters!r}", self.position)
+
+    def repetition(self, item: Pattern) -> Pattern:
+        match = _REPEAT.match(self.text, self.position)
+        if not _is_repeat(match, self.is_ecma):
+            return item
+        assert match is not None
+        position = self.position
+        if isinstance(item, Look):
+            raise self.error("nothing to repeat: an assertion takes no text", position)
+        if match["kind"] == "+":
+            if self.is_ecma:
+                raise self.error("multiple repeat", position)
+            raise self.unsupported("a possessive repetition", position)
+        minimum, maximum = _counts(match)
+        if maximum is not None and maximum < minimum:
+            raise self.error("min repeat greater than max repeat", position)
+        self.position = match.end()
+        if _is_repeat(_REPEAT.match(self.text, self.position), self.is_ecma):
+            raise self.error("multiple repeat", self.position)
+        if isinstance(item, Plain):
+            return Plain(repeat(item.regex, minimum, maximum))
+        return Loop(item, minimum, maximum, position)
+
+    def dollar(self, flags: _Flags, start: int) -> Pattern:
+        if flags.multiline:
+            return pattern.not_next(characters(ranges.invert(self.line_ends)), start)
+        if self.is_ecma:
+            return pattern.end(start)
+        # Python's also stands before a last line feed
+        last_line_feed = Plain(repeat(characters(classes.NEWLINE), 0, 1))
+        return Look(Join((last_line_feed, pattern.end(start))), True, False, start)
+
+    @property
+    def line_ends(self) -> Ranges:
+        return classes.ECMA_LINE_ENDS if self.is_ecma else classes.NEWLINE
+
+    # -- escapes
+
+    def escape(self, flags: _Flags) -> Pattern:
+        start = self.position
+        kind = self.text[start + 1 : start + 2]
+        if not kind:
+            raise self.error("the pattern ends with a backslash", start)
+        if kind in "bB":
+            self.position += 2
+            word = characters(self.cased(classes.WORD, flags))
+            return pattern.boundary(word, kind == "B", start)
+        if kind in "AZz" and not self.is_ecma:
+            self.position += 2
+            return pattern.start(start) if kind == "A" else pattern.end(start)
+        if kind in "123456789" or (self.is_ecma and self.text.startswith("k<", start + 1)):
+            raise self.unsupported("a back-reference", start)
+        return self.one_of(self.escaped_class(flags))
+
+    def escaped_class(self, flags: _Flags) -> Ranges:
+        r"""The characters of an escape that is no assertion: `\d`, `\p{L}`, `\x41`."""
+        start = self.position
+        kind = self.text[start + 1 : start + 2]
+        named = {"d": classes.DIGITS, "w": classes.WORD, "s": self.space}.get(kind.lower())
+        if named is not None and kind:
+            self.position += 2
+            found = self.cased(named, flags) if kind in "wW" else named
+            return ranges.invert(found) if kind.isupper() else found
+        if match := _PROPERTY.match(self.text, start + 1):
+            return self.property(match, flags)
+        return self.cased(ranges.of(chr(self.code_point())), flags)
+
+    def property(self, match: re.Match[str], flags: _Flags) -> Ranges:
+        name = match[2] if match[2] is not None else match[3]
+        is_inverted = (match[1] == "P") != name.startswith("^")
+        found = classes.unicode_property(name.lstrip("^"))
+        if found is None:
+            raise self.unsupported(f"the character property {name!r}", self.position)
+        self.position = match.end()
+        found = self.cased(found, flags)
+        return ranges.invert(found) if is_inverted else found
+
+    def code_point(self) -> int:
+        """The character that an escape stands for."""
+        start = self.position
+        if match := _HEX.match(self.text, start + 1):
+            return self.numbered(match)
+        kind = self.text[start + 1 : start + 2]
+        if not kind:
+            raise self.error("unterminated escape", start)
+        letter = self.text[start + 2 : start + 3]
+        if self.is_ecma and kind == "c" and letter.isascii() and letter.isalpha():
+            self.position += 3
+            return ord(letter) % 32
+        self.position += 2
+        if kind in _CONTROLS:
+            return _CONTROLS[kind]
+        if kind == "0":
+            return 0
+        if kind == "a" and not self.is_ecma:
+            return 7
+        if kind.isascii() and kind.isalnum():
+            raise self.error(f"bad escape \\{kind}", start)
+        return ord(kind)
+
+    def numbered(self, match: re.Match[str]) -> int:
+        start = self.position
+        if (match["any"] and self.is_ecma) or (match["eight"] and self.is_ecma):
+            raise self.error(f"bad escape \\{match[0]}", start)
+        self.position = match.end()
+        found = int(next(digits for digits in match.groups() if digits), 16)
+        low = _LOW_HALF.match(self.text, self.position)
+        if match["four"] and 0xD800 <= found < 0xDC00 and low:
+            self.position = low.end()
+            return 0x10000 + ((found - 0xD800) << 10) + int(low[1], 16) - 0xDC00
+        if 0xD800 <= found <= 0xDFFF or found > ranges.MAX_CODE_POINT:
+            raise self.error(f"\\{match[0]} is no character", start)
+        return found
+
+    # -- character classes
+
+    def character_class(self, flags: _Flags) -> Ranges:
+        start = self.position
+        self.position += 1
+        is_inverted = self.take("^")
+        found: list[tuple[int, int]] = []
+        is_first = not self.is_ecma  # Python takes a bracket that comes first as itself
+        while True:
+            if self.position >= len(self.text):
+                raise self.error("unterminated character set", start)
+            if self.text[self.position] == "]" and not is_first:
+                self.position += 1
+                break
+            is_first = False
+            found += self.class_item(flags, start)
+        members = self.cased(ranges.normalise(found), flags)
+        return ranges.invert(members) if is_inverted else members
+
+    def class_item(self, flags: _Flags, class_start: int) -> Ranges:
+        """One member, one range or one set inside a class."""
+        start = self.position
+        low = self.class_member(flags)
+        rest = self.text[self.position : self.position + 2]
+        if rest[:1] != "-" or rest[1:] in ("]", ""):
+            return low
+        if ranges.size(low) != 1:
+            return low  # the dash behind a set is itself, and read next
+        self.position += 1
+        high = self.class_member(flags)
+        if ranges.size(high) != 1:
+            return ranges.normalise((*low, *ranges.of("-"), *high))
+        if low[0][0] > high[0][0]:
+            raise self.error("bad character range", start)
+        return ((low[0][0], high[0][0]),)
+
+    def class_member(self, flags: _Flags) -> Ranges:
+        posix = None if self.is_ecma else _POSIX.match(self.text, self.position)
+        if posix and posix["name"] in classes.POSIX:
+            self.position = posix.end()
+            members = classes.POSIX[posix["name"]]
+            return ranges.invert(members) if posix["not"] else members
+        if self.position >= len(self.text):
+            raise self.error("unterminated character set", self.position)
+        if self.text[self.position] != "\\":
+            self.position += 1
+            return ranges.of(self.text[self.position - 1])
+        if self.text.startswith(r"\b", self.position):
+            self.position += 2
+            return ranges.of("\b")
+        return self.escaped_class(replace(flags, ignore_case=False))
+
+    # -- small things
+
+    def cased(self, members: Ranges, flags: _Flags) -> Ranges:
+        return classes.fold(members) if flags.ignore_case else members
+
+    def one_of(self, members: Ranges) -> Pattern:
+        return Plain(characters(members))
+
+    def take(self, character: str) -> bool:
+        is_here = self.text.startswith(character, self.position)
+        self.position += is_here
+        return is_here
+
+    def error(self, message: str, position: int) -> GrammarError:
+        line, column = place(self.text, position)
+        return GrammarError(message, line=line, column=column)
+
+    def unsupported(self, what: str, position: int) -> GrammarError:
+        line, column = place(self.text, position)
+        return UnsupportedConstraint(
+            f"{what} is not supported in a regex", line=line, column=column
+        )
+
+
+def _is_repeat(match: re.Match[str] | None, is_ecma: bool) -> bool:
+    """Whether this repeats; a bracket that counts nothing is itself."""
+    if match is None:
+        return False
+    if match["sign"] or match["low"]:
+        return True
+    return bool(match["high"]) and not is_ecma
+
+
+def _counts(match: re.Match[str]) -> tuple[int, int | None]:
+    if match["sign"]:
+        return {"*": (0, None), "+": (1, None), "?": (0, 1)}[match["sign"]]
+    low = int(match["low"] or 0)
+    if not match["comma"]:
+        return low, low
+    return low, int(match["high"]) if match["high"] else None
+
+
+def _join(items: list[Pattern]) -> Pattern:
+    flat = [part for item in items for part in (item.items if isinstance(item, Join) else (item,))]
+    if all(isinstance(item, Plain) for item in flat):
+        return (
+            Plain(sequence(*(i.regex for i in flat if isinstance(i, Plain)))) if flat else NO_TEXT
+        )
+    return Join(tuple(flat))
+
+
+def _choose(branches: list[Pattern]) -> Pattern:
+    if len(branches) == 1:
+        return branches[0]
+    if all(isinstance(branch, Plain) for branch in branches):
+        return Plain(alternatives(*(b.regex for b in branches if isinstance(b, Plain))))
+    return Choice(tuple(branches))
