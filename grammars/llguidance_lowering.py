@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llguidance import LLMatcher
 
-from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
+from structspec.constraint import (
+    Choice,
+    Constraint,
+    Grammar,
+    JsonSchema,
+    Regex,
+    StructuralTag,
+    Tools,
+)
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.cfg import check_lark, dialect_of
 from structspec.grammars.choice import check_choices
+from structspec.grammars.composition import form_of
+from structspec.grammars.llguidance_form import lower_form
 from structspec.grammars.llguidance_json import lower_json
 from structspec.grammars.regex import translate
 
@@ -26,8 +37,11 @@ class Lowered:
     report: Report
 
 
-def lower(constraint: Constraint) -> Lowered:
-    """Translate any constraint; raises GrammarError where it is wrong."""
+def lower(constraint: Constraint, special_tokens: Mapping[str, int] | None = None) -> Lowered:
+    """Translate any constraint; raises GrammarError where it is wrong.
+
+    `special_tokens` are ids by name, for the tool calls of families that write them.
+    """
     match constraint:
         case JsonSchema():
             return Lowered(*lower_json(constraint))
@@ -41,6 +55,9 @@ def lower(constraint: Constraint) -> Lowered:
                 return Lowered("", Report("llguidance", refused=(Finding("", "grammar", refusal),)))
             check_lark(constraint.text)
             return _exact(LLMatcher.grammar_from_lark(constraint.text), "grammar")
+        case StructuralTag() | Tools():
+            lark, report = lower_form(form_of(constraint), special_tokens or {})
+            return Lowered(LLMatcher.grammar_from_lark(lark), report)
 
 
 def grammar_error(message: str) -> GrammarError:

@@ -8,13 +8,23 @@ from dataclasses import dataclass
 
 import xgrammar
 
-from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
+from structspec.constraint import (
+    Choice,
+    Constraint,
+    Grammar,
+    JsonSchema,
+    Regex,
+    StructuralTag,
+    Tools,
+)
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.cfg import check_ebnf, check_lark, dialect_of
 from structspec.grammars.choice import check_choices
+from structspec.grammars.composition import form_of
 from structspec.grammars.ebnf import is_productive
 from structspec.grammars.regex import malformed, translate
+from structspec.grammars.xgrammar_form import lower_form
 from structspec.grammars.xgrammar_json import lower_json
 
 _LOCATION = re.compile(r"\[[\d:]+\] \S+:\d+: ")  # in the library's own source; may be nested
@@ -48,6 +58,8 @@ def lower(constraint: Constraint) -> Lowered:
                 return _exact(lambda: xgrammar.Grammar.from_ebnf(text), "grammar")
             check_lark(text)
             return _exact(lambda: xgrammar.Grammar.from_lark(text), "grammar")
+        case StructuralTag() | Tools():
+            return Lowered(*lower_form(form_of(constraint)))
 
 
 def check_finite(grammar: str) -> None:

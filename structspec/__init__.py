@@ -9,7 +9,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
+from structspec.constraint import (
+    Choice,
+    Constraint,
+    Grammar,
+    JsonSchema,
+    Regex,
+    StructuralTag,
+    Tools,
+)
 from structspec.errors import (
     Cancelled,
     CompileTimeout,
@@ -69,6 +77,8 @@ __all__ = [
     "Regex",
     "SamplingParams",
     "StructspecError",
+    "StructuralTag",
+    "Tools",
     "Truncated",
     "UnsupportedConstraint",
     "Usage",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from structspec.errors import GrammarError
 PropertyOrder = Literal["schema", "any"]
 JsonStyle = Literal["spaced", "compact", "pretty", "flexible"]
 Dialect = Literal["auto", "lark", "ebnf"]
+Envelope = Literal["hermes", "llama3", "mistral", "deepseek", "harmony", "json"]
 
 TOO_DEEP = "the constraint is nested too deeply to be compiled"
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -45,21 +46,7 @@ class JsonSchema:
     @cached_property
     def text(self) -> str:
         """The schema as canonical JSON text; raises GrammarError where it is not JSON."""
-        if isinstance(self.schema, str):
-            try:
-                return json.dumps(json.loads(self.schema), ensure_ascii=False)
-            except RecursionError:
-                raise GrammarError(TOO_DEEP) from None
-            except json.JSONDecodeError as error:
-                raise GrammarError(
-                    f"the schema is not JSON: {error.msg}", line=error.lineno, column=error.colno
-                ) from None
-        try:
-            return json.dumps(self.schema, ensure_ascii=False)
-        except RecursionError:
-            raise GrammarError(TOO_DEEP) from None
-        except (TypeError, ValueError) as error:
-            raise GrammarError(f"the schema cannot be written as JSON: {error}") from None
+        return _canonical(self.schema, "the schema")
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -107,4 +94,78 @@ class Grammar:
         return ("grammar", self.text, self.dialect)
 
 
-Constraint = JsonSchema | Regex | Choice | Grammar
+@dataclass(frozen=True)
+class StructuralTag:
+    """Text with JSON, regexes and grammars between tags, in xgrammar's JSON form.
+
+    `tag` is `{"type": "structural_tag", "format": …}`, the older `{"structures", "triggers"}`, or
+    the JSON text of either. `style` and `closed` are those of the JSON inside, see `JsonSchema`.
+    """
+
+    tag: Mapping[str, Any] | str
+    style: JsonStyle = "spaced"
+    closed: bool = True
+
+    @cached_property
+    def text(self) -> str:
+        """The tag as canonical JSON text; raises GrammarError where it is not JSON."""
+        return _canonical(self.tag, "the structural tag")
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal keys compile to the same grammar."""
+        return ("structural_tag", self.text, self.style, str(self.closed))
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Calls of tools, written as a model family writes them.
+
+    `tools` are OpenAI's `{"type": "function", "function": {"name", "parameters"}}` or the inner
+    object alone; a call's arguments always conform to `parameters`. `choice` is "auto" (free text
+    before the calls, or none), "required", "none" or the name of one tool. With a `response`
+    "auto" means: calls, or JSON that conforms to it, and no other text. `parallel` lets several
+    calls follow each other. `style` and `closed` are those of the JSON, see `JsonSchema`.
+    """
+
+    tools: Sequence[Mapping[str, Any]]
+    envelope: Envelope = "hermes"
+    choice: str = "auto"
+    parallel: bool = True
+    response: JsonSchema | None = None
+    style: JsonStyle = "spaced"
+    closed: bool = True
+
+    @cached_property
+    def text(self) -> str:
+        """The tools as canonical JSON text; raises GrammarError where they are not JSON."""
+        return _canonical(list(self.tools), "the list of tools")
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal keys compile to the same grammar."""
+        response = () if self.response is None else self.response.key
+        options = (self.envelope, self.choice, str(self.parallel), self.style, str(self.closed))
+        return ("tools", self.text, *options, *response)
+
+
+Constraint = JsonSchema | Regex | Choice | Grammar | StructuralTag | Tools
+
+
+def _canonical(value: Any, what: str) -> str:
+    """A value, or JSON text, as canonical JSON text."""
+    if isinstance(value, str):
+        try:
+            return json.dumps(json.loads(value), ensure_ascii=False)
+        except RecursionError:
+            raise GrammarError(TOO_DEEP) from None
+        except json.JSONDecodeError as error:
+            raise GrammarError(
+                f"{what} is not JSON: {error.msg}", line=error.lineno, column=error.colno
+            ) from None
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise GrammarError(TOO_DEEP) from None
+    except (TypeError, ValueError) as error:
+        raise GrammarError(f"{what} cannot be written as JSON: {error}") from None

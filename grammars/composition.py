@@ -1,0 +1,30 @@
+"""Constraints that are made of parts: their form, and the library that can hold all of it."""
+
+from __future__ import annotations
+
+from structspec.constraint import StructuralTag, Tools
+from structspec.grammars.boundaries import find_losses
+from structspec.grammars.cfg import dialect_of
+from structspec.grammars.form import Cfg, Form, Marker, leaves
+from structspec.grammars.runs import group
+from structspec.grammars.structural_tag import read_tag
+from structspec.grammars.tools import read_tools
+
+
+def form_of(constraint: StructuralTag | Tools) -> Form:
+    """The form; raises GrammarError with a pointer into the constraint."""
+    if isinstance(constraint, StructuralTag):
+        return read_tag(constraint)
+    return read_tools(constraint)
+
+
+def needs_xgrammar(constraint: StructuralTag | Tools) -> str:
+    """Why llguidance cannot write every text where xgrammar may; "" where it can."""
+    form = form_of(constraint)
+    parts = leaves(form)
+    if any(isinstance(part, Cfg) and dialect_of(part.constraint) == "ebnf" for part in parts):
+        return "of the backends only xgrammar reads EBNF"
+    if any(isinstance(part, Marker) for part in parts):
+        return ""  # xgrammar's wrapper writes text only
+    losses = find_losses(group(form))
+    return f"llguidance cannot write every text: {losses[0].reason}" if losses else ""
