@@ -58,6 +58,15 @@ def check_refused(report: Report) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A compiled grammar as bytes."""
+
+    report: Report
+    data: bytes
+    compile_ms: float
+
+
 class Matcher(Protocol):
     """One request's position in one compiled grammar; used by one thread at a time.
 
@@ -98,9 +107,7 @@ class FillJob:
 class CompiledGrammar(Protocol):
     """A grammar ready to use, its tables shared by every matcher made from it."""
 
-    @property
-    def report(self) -> Report:
-        """What is enforced, approximated and refused."""
+    report: Report  # what is enforced, approximated and refused
 
     @property
     def compile_ms(self) -> float:
@@ -117,6 +124,9 @@ class CompiledGrammar(Protocol):
     def matcher(self) -> Matcher:
         """A matcher at the start of the text; cheap."""
 
+    def pack(self) -> Packed:
+        """Itself as bytes, for `Backend.unpack` in another process or on another day."""
+
 
 class Backend(Protocol):
     """One grammar library (or our own automaton) behind the laws of `Matcher`; thread-safe."""
@@ -128,7 +138,16 @@ class Backend(Protocol):
         """
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """Compile for this backend's vocabulary; slow, raises GrammarError with the place."""
+        """Compile for this backend's vocabulary; slow, raises GrammarError with the place.
+
+        What it returns was probed: its first masks were filled and its first tokens taken.
+        """
+
+    def unpack(self, packed: Packed) -> CompiledGrammar:
+        """What `pack` gave, made for an equal vocabulary; quick beside compiling.
+
+        Raises GrammarError or ValueError for bytes that are no grammar of this backend.
+        """
 
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill the rows of many requests at once and say how many drafts each one's grammar takes.
@@ -139,7 +158,7 @@ class Backend(Protocol):
         """
 
 
-BackendName = Literal["auto", "llguidance", "xgrammar"]
+BackendName = Literal["auto", "llguidance", "xgrammar", "outlines", "lm-format-enforcer"]
 
 __all__ = [
     "Backend",
@@ -150,6 +169,7 @@ __all__ = [
     "Finding",
     "Matcher",
     "MatcherFailed",
+    "Packed",
     "Report",
     "Vocabulary",
     "check_refused",

@@ -19,7 +19,14 @@ from llguidance.numpy import (
 
 from structspec.constraint import Constraint, Regex
 from structspec.errors import GrammarError, UnsupportedConstraint
-from structspec.grammars.base import Bitmask, FillJob, MatcherFailed, Report, check_refused
+from structspec.grammars.base import (
+    Bitmask,
+    FillJob,
+    MatcherFailed,
+    Packed,
+    Report,
+    check_refused,
+)
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
 from structspec.grammars.llguidance_json import LIMITS
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
@@ -60,6 +67,12 @@ class LLGuidanceBackend:
                 ) from None
             raise
         grammar.compile_ms = (time.perf_counter() - start) * 1e3
+        return grammar
+
+    def unpack(self, packed: Packed) -> LLGuidanceGrammar:
+        """Parse the text again; raises GrammarError where it is none."""
+        grammar = LLGuidanceGrammar(self, Lowered(packed.data.decode(), packed.report))
+        grammar.compile_ms = packed.compile_ms
         return grammar
 
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
@@ -109,6 +122,10 @@ class LLGuidanceGrammar:
         self._probe(first)
         self._spares.append(first)
 
+    def pack(self) -> Packed:
+        """The grammar's text: parsing it again takes a millisecond."""
+        return Packed(self.report, self._grammar.encode(), self.compile_ms)
+
     def matcher(self) -> LLGuidanceMatcher:
         """A matcher at the start of the text: a rewound one, else built anew."""
         try:
@@ -126,7 +143,11 @@ class LLGuidanceGrammar:
         return library
 
     def _probe(self, library: LLMatcher) -> None:
-        """Take the first few tokens: compiling alone does not show that there are any."""
+        """Take the first few tokens, as `probe` does for other libraries.
+
+        By one matcher that computes the masks too: only so does this library notice that rules
+        never end.
+        """
         vocabulary = self.backend.vocabulary
         bitmask = np.zeros((1, vocabulary.num_words), np.int32)
         scout = library.deep_copy()

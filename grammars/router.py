@@ -1,26 +1,35 @@
-"""Which backend a constraint goes to, and making backends for a vocabulary, each once."""
+"""Which backend a constraint goes to and why, and making backends for a vocabulary, each once."""
 
 from __future__ import annotations
 
 import threading
+from importlib.util import find_spec
 from typing import Literal, get_args
 
-from structspec.constraint import Constraint, Grammar, JsonSchema
+from structspec.constraint import Constraint, Grammar, JsonSchema, StructuralTag, Tools
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Backend, BackendName
 from structspec.grammars.cfg import dialect_of
+from structspec.grammars.composition import needs_xgrammar
 from structspec.vocabulary import Vocabulary
 
-LibraryName = Literal["llguidance", "xgrammar"]
+LibraryName = Literal["llguidance", "xgrammar", "outlines", "lm-format-enforcer"]
 
 
-def route(constraint: Constraint) -> LibraryName:
-    """What "auto" means: llguidance, but xgrammar for EBNF and indented JSON."""
+def route(constraint: Constraint) -> tuple[LibraryName, str]:
+    """The backend that "auto" means for this constraint, and a sentence on why."""
     if isinstance(constraint, Grammar) and dialect_of(constraint) == "ebnf":
-        return "xgrammar"
+        return "xgrammar", "of the backends only xgrammar reads EBNF"
     if isinstance(constraint, JsonSchema) and constraint.style == "pretty":
-        return "xgrammar"
-    return "llguidance"
+        return "xgrammar", "of the backends only xgrammar writes indented JSON"
+    if isinstance(constraint, StructuralTag | Tools) and (reason := needs_xgrammar(constraint)):
+        return "xgrammar", reason
+    return "llguidance", "compiles in milliseconds and was never seen to let invalid output pass"
+
+
+def choose(name: BackendName, constraint: Constraint) -> tuple[LibraryName, str]:
+    """The backend of that name, "auto" looking at the constraint, and why it is the one."""
+    return route(constraint) if name == "auto" else (name, "asked for by name")
 
 
 def check_backend_name(name: str) -> None:
@@ -39,8 +48,11 @@ class Backends:
         self._lock = threading.Lock()
 
     def get(self, name: BackendName, constraint: Constraint) -> Backend:
-        """The backend of that name; "auto" looks at the constraint."""
-        library = route(constraint) if name == "auto" else name
+        """The backend of that name; "auto" looks at the constraint.
+
+        Raises InvalidRequest where its package is not installed.
+        """
+        library, _ = choose(name, constraint)
         with self._lock:
             if library not in self._made:
                 self._made[library] = _make(library, self._vocabulary)
@@ -48,10 +60,30 @@ class Backends:
 
 
 def _make(name: LibraryName, vocabulary: Vocabulary) -> Backend:
-    if name == "llguidance":
-        from structspec.grammars.llguidance import LLGuidanceBackend
+    """Imports a library on first use only: xgrammar brings torch, two of them are extras."""
+    match name:
+        case "llguidance":
+            from structspec.grammars.llguidance import LLGuidanceBackend
 
-        return LLGuidanceBackend(vocabulary)
-    from structspec.grammars.xgrammar import XGrammarBackend  # imports torch: only on first use
+            return LLGuidanceBackend(vocabulary)
+        case "xgrammar":
+            from structspec.grammars.xgrammar import XGrammarBackend
 
-    return XGrammarBackend(vocabulary)
+            return XGrammarBackend(vocabulary)
+        case "outlines":
+            _check_installed("outlines_core", name)
+            from structspec.grammars.outlines import OutlinesBackend
+
+            return OutlinesBackend(vocabulary)
+        case "lm-format-enforcer":
+            _check_installed("lmformatenforcer", name)
+            from structspec.grammars.lm_format_enforcer import LMFormatEnforcerBackend
+
+            return LMFormatEnforcerBackend(vocabulary)
+
+
+def _check_installed(module: str, extra: str) -> None:
+    if find_spec(module) is None:
+        raise InvalidRequest(
+            f"backend {extra!r} needs a package: pip install 'structspec-sdk[{extra}]'"
+        )

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import xgrammar
 
 from structspec.constraint import Constraint
-from structspec.grammars.base import Bitmask, FillJob, Report, check_refused
+from structspec.grammars.base import Bitmask, FillJob, Packed, Report, check_refused
 from structspec.grammars.drafts import clear_tail, fill_job, fill_stop_row
+from structspec.grammars.probe import probe
 from structspec.grammars.xgrammar_lowering import check_finite, lower, translate_error
 from structspec.vocabulary import Vocabulary
 
@@ -20,14 +21,14 @@ class XGrammarBackend:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        info = xgrammar.TokenizerInfo(
+        self._info = xgrammar.TokenizerInfo(
             [data or b"" for data in vocabulary.token_bytes],  # empty: special, never text
             xgrammar.VocabType.RAW,
             vocab_size=vocabulary.vocab_size,
             stop_token_ids=list(vocabulary.stop_token_ids),
         )
         self._compiler = xgrammar.GrammarCompiler(
-            info,
+            self._info,
             max_threads=max(1, (os.cpu_count() or 1) // 2),
             cache_enabled=False,  # ours is in front
         )
@@ -48,7 +49,17 @@ class XGrammarBackend:
             compiled = self._compiler.compile_grammar(grammar)
         except RuntimeError as error:
             raise translate_error(str(error), constraint) from None
-        return XGrammarGrammar(self, compiled, lowered.report, (time.perf_counter() - start) * 1e3)
+        made = XGrammarGrammar(self, compiled, lowered.report, (time.perf_counter() - start) * 1e3)
+        probe(made, self.vocabulary)
+        return made
+
+    def unpack(self, packed: Packed) -> XGrammarGrammar:
+        """Read the library's own JSON: some 25 ms a megabyte; ValueError where it is none."""
+        try:
+            compiled = xgrammar.CompiledGrammar.deserialize_json(packed.data.decode(), self._info)
+        except RuntimeError as error:
+            raise ValueError(f"not a grammar of this library: {error}") from None
+        return XGrammarGrammar(self, compiled, packed.report, packed.compile_ms)
 
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill many requests' rows; those without drafts in parallel."""
@@ -79,6 +90,10 @@ class XGrammarGrammar:
         self.compile_ms = compile_ms
         self.num_bytes = int(compiled.memory_size_bytes)
         self._compiled = compiled
+
+    def pack(self) -> Packed:
+        """The library's own JSON, some eight times as large as its tables."""
+        return Packed(self.report, self._compiled.serialize_json().encode(), self.compile_ms)
 
     def matcher(self) -> XGrammarMatcher:
         """A matcher at the start of the text; cheap."""

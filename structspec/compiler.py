@@ -1,58 +1,56 @@
-"""Compiling constraints in the background: a pool of threads, a cache, a time limit."""
+"""Compiling constraints in the background: threads for what is quick, processes for the rest.
+
+submit ─┬─ kept, or in flight: that future
+        ├─ quick as a rule ─→ threads ──┐ not done in time
+        └─ may run away ────────────────┴→ processes, killed when over their limits
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import queue
+import math
 import threading
-import time
 from collections import OrderedDict
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 
-from structspec.constraint import TOO_DEEP, Constraint
+from structspec.compile_cache import DiskCache, MemoryCache
+from structspec.compile_key import constraint_digest, digest_of
+from structspec.compile_process import WorkerLimits
+from structspec.compile_threads import CompileThreads, Job, Steps
+from structspec.compile_workers import WorkerPool, closed, over_time
+from structspec.constraint import Constraint
 from structspec.errors import (
-    Cancelled,
     CompileTimeout,
-    EngineError,
     GrammarError,
     InvalidRequest,
     StructspecError,
 )
 from structspec.grammars.base import BackendName, CompiledGrammar
-from structspec.grammars.router import Backends, check_backend_name
+from structspec.grammars.router import Backends, check_backend_name, choose
 from structspec.vocabulary import Vocabulary
 
 logger = logging.getLogger("structspec")
 
-_Key = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Job:
-    """One compile and where its result goes."""
-
-    key: _Key
-    constraint: Constraint
-    backend: BackendName
-    future: Future[CompiledGrammar]
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A job that a worker has begun."""
-
-    job: _Job
-    deadline: float
+_PATIENCE_S = 1.0  # what takes longer in a thread is moved to a process
+_UNUSED_S = 60.0  # a process with nothing to do for so long is ended
+_IN_THREADS = ("llguidance", "lm-format-enforcer")
+# Longer text goes to a process at once. Rules that lead to each other a few thousand deep overflow
+# the stack inside the library, which ends the process: better not this one.
+_MAX_IN_THREAD = 16_384
+_NUM_DIGESTS = 4096
 
 
 class GrammarCompiler:
     """Compiles constraints for one vocabulary; thread-safe.
 
-    Equal constraints share one compile and its result; the `cache_size` last used are kept, a
-    failure is not. After `timeout_s` of compiling the future gets CompileTimeout: the library
-    cannot be interrupted, so its thread is left to end alone and another takes its place.
+    Equal constraints share one compile and its result; a failure is not kept. The last used are
+    kept, at most `cache_size` of them and `max_cache_bytes` together, and with a `cache_dir` also
+    on disk. After `timeout_s` of compiling the future gets CompileTimeout. What compiles in
+    milliseconds does so in `num_threads` threads, everything else in at most `num_processes`
+    other processes with `max_memory_bytes` each. Short constraints go first.
     """
 
     def __init__(
@@ -61,8 +59,13 @@ class GrammarCompiler:
         backend: BackendName = "auto",
         *,
         num_threads: int = 2,
+        num_processes: int = 2,
         timeout_s: float = 10.0,
+        max_memory_bytes: int = 2**30,
+        max_constraint_bytes: int = 2**22,
         cache_size: int = 256,
+        max_cache_bytes: int = 2**28,
+        cache_dir: str | Path | None = None,
     ) -> None:
         check_backend_name(backend)
         if num_threads < 1 or not timeout_s > 0 or cache_size < 0:
@@ -70,26 +73,34 @@ class GrammarCompiler:
                 "num_threads must be at least 1, timeout_s above 0 and cache_size at least 0, not"
                 f" {num_threads!r}, {timeout_s!r} and {cache_size!r}"
             )
+        if num_processes < 1 or max_memory_bytes < 1 or max_constraint_bytes < 1:
+            raise InvalidRequest(
+                "num_processes, max_memory_bytes and max_constraint_bytes must be at least 1, not"
+                f" {num_processes!r}, {max_memory_bytes!r} and {max_constraint_bytes!r}"
+            )
+        if max_cache_bytes < 0:
+            raise InvalidRequest(f"max_cache_bytes must be at least 0, not {max_cache_bytes!r}")
         self.vocabulary = vocabulary
         self._backend: BackendName = backend
         self._timeout_s = timeout_s
-        self._cache_size = cache_size
+        self._max_constraint_bytes = max_constraint_bytes
+        self._disk = None if cache_dir is None else DiskCache(Path(cache_dir), vocabulary)
         self._backends = Backends(vocabulary)
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._num_threads = num_threads
-        # what the lock guards: compiles in flight, results kept, and who works on what since when
+        self._workers = WorkerPool(vocabulary, WorkerLimits(timeout_s, max_memory_bytes))
+        self._num_processes = num_processes
+        # what the lock guards: compiles in flight, those begun, and the results kept
         self._lock = threading.Lock()
-        self._started = threading.Condition(self._lock)
-        self._in_flight: dict[_Key, Future[CompiledGrammar]] = {}
-        self._cache: OrderedDict[_Key, Future[CompiledGrammar]] = OrderedDict()
-        self._running: dict[threading.Thread, _Running] = {}
-        self._workers: set[threading.Thread] = set()
+        self._in_flight: dict[str, Job] = {}
+        self._begun: set[str] = set()
+        self._cache = MemoryCache(cache_size, max_cache_bytes)
+        self._digests: OrderedDict[str, str] = OrderedDict()  # of constraints as they were written
         self._is_closed = False
-        for _ in range(num_threads):
-            self._start_worker()
-        watcher = threading.Thread(target=self._watch, name="structspec-watch", daemon=True)
-        self._workers.add(watcher)
-        watcher.start()
+        steps = Steps(self._begin, self._compile_here, self._finish, self._move_on, _do_nothing)
+        limit_s = min(timeout_s, _PATIENCE_S)
+        self._threads = CompileThreads(
+            "compile", num_threads, steps, limit_s=limit_s, idle_s=_UNUSED_S
+        )
+        self._slow_threads: CompileThreads | None = None
 
     def submit(
         self, constraint: Constraint, backend: BackendName | None = None
@@ -107,23 +118,25 @@ class GrammarCompiler:
                 f"a constraint is a JsonSchema, Regex, Choice or Grammar, not {constraint!r}"
             )
         try:
-            key = (name, *constraint.key)
-            hash(key)
-        except (StructspecError, TypeError) as error:
-            return _failed(error if isinstance(error, StructspecError) else _not_text(error))
+            job = self._job(constraint, name)
+        except StructspecError as error:
+            return _failed(error)
+        except TypeError as error:
+            return _failed(GrammarError(f"the constraint is not made of text: {error}"))
         with self._lock:
             if self._is_closed:
-                return _failed(Cancelled("the grammar compiler is closed"))
-            if key in self._cache:
-                self._cache.move_to_end(key)
-                return self._cache[key]
-            if key in self._in_flight:
-                return self._in_flight[key]
-            future: Future[CompiledGrammar] = Future()
-            future.set_running_or_notify_cancel()  # from here on nobody can cancel it
-            self._in_flight[key] = future
-            self._jobs.put(_Job(key, constraint, name, future))
-        return future
+                return _failed(closed())
+            if (kept := self._cache.get(job.key)) is not None:
+                return kept
+            if job.key in self._in_flight:
+                return self._in_flight[job.key].future
+            job.future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+            self._in_flight[job.key] = job
+            if job.library in _IN_THREADS and job.num_characters <= _MAX_IN_THREAD:
+                self._threads.put(job)
+            else:
+                self._slow().put(job)
+        return job.future
 
     async def compile(
         self, constraint: Constraint, backend: BackendName | None = None
@@ -132,96 +145,125 @@ class GrammarCompiler:
         return await asyncio.wrap_future(self.submit(constraint, backend))
 
     def close(self) -> None:
-        """Give up what has not begun and end the threads that compile nothing; idempotent."""
+        """Give up what has not begun, end the processes and the idle threads; idempotent."""
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
-            begun = {running.job.key for running in self._running.values()}
-            given_up = [self._in_flight.pop(key) for key in self._in_flight.keys() - begun]
-            self._started.notify()
-            idle = self._workers - self._running.keys()
-        for future in given_up:
-            future.set_exception(Cancelled("the grammar compiler was closed"))
-        for _ in range(self._num_threads):
-            self._jobs.put(None)
-        for thread in idle - {threading.current_thread()}:
-            # One that frees objects while the interpreter ends would abort the process.
-            thread.join(timeout=1.0)
+            given_up = [self._in_flight.pop(key) for key in self._in_flight.keys() - self._begun]
+            slow = self._slow_threads
+        for job in given_up:
+            job.future.set_exception(closed())
+        self._workers.close()
+        for threads in (self._threads, slow):
+            if threads is not None:
+                threads.close()
 
-    def _start_worker(self) -> None:
-        thread = threading.Thread(target=self._work, name="structspec-compile", daemon=True)
-        self._workers.add(thread)
-        thread.start()
+    def _job(self, constraint: Constraint, name: BackendName) -> Job:
+        """Name and size a compile; raises where the constraint is not even text."""
+        written = constraint.key
+        num_characters = sum(map(len, written))
+        if num_characters > self._max_constraint_bytes:
+            raise GrammarError(
+                f"the constraint has {num_characters} characters, more than the"
+                f" {self._max_constraint_bytes} that max_constraint_bytes allows"
+            )
+        library, reason = choose(name, constraint)
+        digest = self._digest(constraint, digest_of(written))
+        return Job(f"{name} {digest}", digest, constraint, library, reason, num_characters)
 
-    def _work(self) -> None:
-        """Compile one job after the other; ends when closed or when a job took too long."""
-        while (job := self._jobs.get()) is not None:
-            if not self._begin(job):
-                continue
-            result: CompiledGrammar | BaseException
-            try:
-                result = self._backends.get(job.backend, job.constraint).compile(job.constraint)
-            except StructspecError as error:
-                result = error
-            except RecursionError:
-                result = GrammarError(TOO_DEEP)
-            except Exception as error:
-                logger.exception("compiling a grammar failed unexpectedly")
-                result = EngineError(f"compiling failed: {type(error).__name__}: {error}")
-                result.__cause__ = error
-            if not self._finish(job, result):
-                return
-            del job, result  # while this thread waits it must keep nothing alive
+    def _digest(self, constraint: Constraint, written: str) -> str:
+        """The digest without annotations; remembered, for it means walking through the schema."""
+        with self._lock:
+            if written in self._digests:
+                self._digests.move_to_end(written)
+                return self._digests[written]
+        digest = constraint_digest(constraint)
+        with self._lock:
+            self._digests[written] = digest
+            if len(self._digests) > _NUM_DIGESTS:
+                self._digests.popitem(last=False)
+        return digest
 
-    def _begin(self, job: _Job) -> bool:
-        """Note that this thread compiles; False if the job was given up meanwhile."""
+    def _slow(self) -> CompileThreads:
+        """The threads that wait for processes, started on first use; the lock is held."""
+        if self._slow_threads is None:
+            steps = Steps(
+                self._note_begun,
+                self._compile_elsewhere,
+                self._finish,
+                self._move_on,
+                lambda: self._workers.end_unused(_UNUSED_S),
+            )
+            self._slow_threads = CompileThreads(
+                "processes", self._num_processes, steps, limit_s=math.inf, idle_s=_UNUSED_S
+            )
+        return self._slow_threads
+
+    def _begin(self, job: Job) -> bool:
+        self._backends.get(job.library, job.constraint)  # slow the first time: before the clock
+        return self._note_begun(job)
+
+    def _note_begun(self, job: Job) -> bool:
         with self._lock:
             if job.key not in self._in_flight:
                 return False
-            deadline = time.monotonic() + self._timeout_s
-            self._running[threading.current_thread()] = _Running(job, deadline)
-            self._started.notify()
+            self._begun.add(job.key)
             return True
 
-    def _finish(self, job: _Job, result: CompiledGrammar | BaseException) -> bool:
-        """Hand over the result; False if the job was given up and another thread is in place."""
+    def _compile_here(self, job: Job) -> CompiledGrammar:
+        if (kept := self._read(job)) is not None:
+            return kept
+        backend = self._backends.get(job.library, job.constraint)
+        compiled = backend.compile(job.constraint)
+        if self._disk is not None:
+            self._disk.write(job.library, job.digest, compiled.pack())
+        return compiled
+
+    def _compile_elsewhere(self, job: Job) -> CompiledGrammar:
+        if (kept := self._read(job)) is not None:
+            return kept
+        packed = self._workers.compile(job.library, job.constraint)
+        if self._disk is not None:
+            self._disk.write(job.library, job.digest, packed)
+        return self._backends.get(job.library, job.constraint).unpack(packed)
+
+    def _read(self, job: Job) -> CompiledGrammar | None:
+        """The grammar from disk, if there is one that the library takes."""
+        packed = None if self._disk is None else self._disk.read(job.library, job.digest)
+        if packed is None:
+            return None
+        try:
+            return self._backends.get(job.library, job.constraint).unpack(packed)
+        except ValueError:  # GrammarError is one too
+            logger.warning("a grammar kept on disk cannot be read; it is compiled anew")
+            return None
+
+    def _move_on(self, job: Job) -> None:
+        """What takes too long in a thread is tried in a process, where it can be stopped."""
+        if self._timeout_s <= _PATIENCE_S:
+            self._finish(job, CompileTimeout(over_time(self._timeout_s)))
+            return
         with self._lock:
-            if self._running.pop(threading.current_thread(), None) is None:
-                return False
-            del self._in_flight[job.key]
-            if not isinstance(result, BaseException) and self._cache_size:
-                self._cache[job.key] = job.future
-                if len(self._cache) > self._cache_size:
-                    self._cache.popitem(last=False)
-        if isinstance(result, BaseException):
+            if not self._is_closed:
+                self._slow().put(job, is_slow=True)
+                return
+        self._finish(job, closed())
+
+    def _finish(self, job: Job, result: CompiledGrammar | StructspecError) -> None:
+        """Hand over the result and keep it, if it is one."""
+        if not isinstance(result, StructspecError):
+            result.report = replace(result.report, reason=job.reason)
+        with self._lock:
+            self._begun.discard(job.key)
+            if self._in_flight.pop(job.key, None) is None:
+                return
+            if not isinstance(result, StructspecError):
+                self._cache.put(job.key, job.future, result.num_bytes)
+        if isinstance(result, StructspecError):
             job.future.set_exception(result)
         else:
             job.future.set_result(result)
-        return True
-
-    def _watch(self) -> None:
-        """Give up jobs whose time is over, until closed."""
-        while True:
-            with self._lock:
-                if self._is_closed and not self._running:
-                    return
-                late = [t for t, r in self._running.items() if r.deadline <= time.monotonic()]
-                if not late:
-                    self._started.wait(self._seconds_to_deadline())
-                    continue
-                overdue = [self._running.pop(thread).job for thread in late]
-                self._workers.difference_update(late)
-                for job in overdue:
-                    del self._in_flight[job.key]
-            for job in overdue:
-                self._start_worker()
-                message = f"the grammar took more than {self._timeout_s:g} s to compile"
-                job.future.set_exception(CompileTimeout(message))
-
-    def _seconds_to_deadline(self) -> float | None:
-        deadlines = [running.deadline for running in self._running.values()]
-        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
 
 def _failed(error: StructspecError) -> Future[CompiledGrammar]:
@@ -230,5 +272,5 @@ def _failed(error: StructspecError) -> Future[CompiledGrammar]:
     return future
 
 
-def _not_text(error: TypeError) -> GrammarError:
-    return GrammarError(f"the constraint is not made of text: {error}")
+def _do_nothing() -> None:
+    """Threads cost nothing while they wait."""

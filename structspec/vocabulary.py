@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -43,6 +44,16 @@ class Vocabulary:
     def special_token_ids(self) -> frozenset[int]:
         """Ids that stand for no text."""
         return frozenset(i for i, data in enumerate(self.token_bytes) if data is None)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for vocabularies with the same tokens and stop tokens, on any day and machine."""
+        digest = hashlib.sha256(repr(self.stop_token_ids).encode())
+        for data in self.token_bytes:
+            # -1: no text, which an empty token is not
+            digest.update((-1 if data is None else len(data)).to_bytes(4, "little", signed=True))
+            digest.update(data or b"")
+        return digest.hexdigest()
 
     def is_text(self, token_id: int) -> bool:
         """Whether this is a token of the vocabulary that stands for text."""
