@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 import sys
 
-_RULE = re.compile(r"^(\S+) ::= (.*)$")
+_RULE = re.compile(r"^([^\s\[]+)(?:\[[^\]]*\])? ::= (.*)$")
+# free text up to a tag, over several lines: may always be empty
+_FREE_TEXT = re.compile(
+    r'TagDispatch\((?:"(?:\\.|[^"\\])*"|\((?:"(?:\\.|[^"\\])*"|[^")])*\)|[^"()])*\)'
+)
 _PIECE = re.compile(
     r'Regex\((?:"(?:\\.|[^"\\])*"|[^")])*\)|"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|(?P<lookahead>\(=.*)$|(?P<name>[\w.-]+)|(?P<mark>[()|])'
     r"|(?P<repeat>\{\d+(?:, ?-?\d*)?\}|[*+?])"
@@ -21,7 +25,7 @@ _SURROGATES = (0xD800, 0xDFFF)  # no text has them
 def is_productive(grammar: str) -> bool:
     """Whether `root` derives a finite text: the least fixed point over all rules."""
     finite: set[str] = set()
-    matches = (_RULE.match(line) for line in grammar.splitlines())
+    matches = (_RULE.match(line) for line in _FREE_TEXT.sub('""', grammar).split("\n"))
     waiting = {match[1]: match[2] for match in matches if match}
     has_grown = True
     while has_grown and "root" not in finite:
