@@ -168,12 +168,18 @@ def _is_old_draft(named: object) -> bool:
     return isinstance(named, str) and ("draft-03" in named or "draft-04" in named)
 
 
+def drafts_of(root: Schema) -> tuple[Any, ...]:
+    """jsonschema's validator class of the draft that is named, else those to try in turn."""
+    named = jsonschema.validators.validator_for(root, default=None)
+    return _DRAFTS if named is None else (named,)
+
+
 def check_meta_schema(root: Schema) -> None:
     """Raise GrammarError unless every keyword has a value of its kind."""
     named = root.get("$schema") if isinstance(root, dict) else None
-    validator = jsonschema.validators.validator_for(root, default=None)
     first: SchemaError | None = None
-    for draft in _DRAFTS if validator is None else (validator,):
+    drafts = drafts_of(root)
+    for draft in drafts:
         try:
             draft.check_schema(root, format_checker=_NO_FORMATS)
             return
@@ -181,7 +187,7 @@ def check_meta_schema(root: Schema) -> None:
             first = first or error
     assert first is not None
     where = "#" + "".join(f"/{escape(str(part))}" for part in first.absolute_path)
-    draft_name = f" (by {named})" if validator is not None and named else ""
+    draft_name = f" (by {named})" if len(drafts) == 1 and named else ""
     raise GrammarError(f"{first.message}{draft_name}", pointer=where) from None
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import math
 import re
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, time
 from typing import Any
 
@@ -15,7 +16,11 @@ from jsonschema.exceptions import best_match
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS
 from referencing.exceptions import Unresolvable
 
-from structspec.errors import GrammarError, OutputInvalid
+from structspec.errors import GrammarError, OutputInvalid, UnsupportedConstraint
+from structspec.grammars.json_schema import drafts_of
+from structspec.json_patterns import compile_pattern, with_ecma_patterns
+
+Path = tuple[Any, ...]  # keys and indexes from the root
 
 MAX_ERRORS = 10  # a broken list of 500 records is understood from its first ten
 MAX_MESSAGE = 300
@@ -64,18 +69,16 @@ def parse_json(text: str, *, allow_duplicates: bool = False) -> Any:
 def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]]:
     """A thread-safe function from a parsed value to its violations, as `#/age: message`.
 
-    Raises GrammarError with a JSON pointer if `schema` is not one. Formats are checked, and no
-    `$ref` is ever fetched from the network.
+    Knows drafts 3 to 2020-12; where none is named, the newest that the schema is valid in. Raises
+    GrammarError with a JSON pointer if that is none. Formats are checked, patterns are ECMA-262's,
+    and no `$ref` is ever fetched from the network.
     """
-    draft = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    try:
-        flaw = best_match(draft(draft.META_SCHEMA).iter_errors(schema))
-    except RecursionError:
-        raise GrammarError("the schema is nested too deeply to be checked", pointer="#") from None
-    if flaw is not None:
-        raise GrammarError(_describe_flaw(flaw), pointer=json_pointer(flaw.absolute_path))
-    _check_patterns(schema, ())
-    validator = draft(schema, format_checker=_FORMATS, registry=SPECIFICATIONS)
+    draft = _draft_of(schema)
+    for path, part in _subschemas(schema, ()):
+        _check_patterns(part, path)
+    validator = with_ecma_patterns(draft)(
+        _without_draft(schema, draft), format_checker=_FORMATS, registry=SPECIFICATIONS
+    )
 
     def violations(value: Any) -> tuple[str, ...]:
         try:
@@ -89,39 +92,66 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
     return violations
 
 
+def _draft_of(schema: dict[str, Any]) -> Any:
+    """The validator class of the schema's draft; GrammarError for a schema of no draft."""
+    first = None
+    try:
+        for draft in drafts_of(schema):
+            flaw = best_match(draft(draft.META_SCHEMA).iter_errors(schema))
+            if flaw is None:
+                return draft
+            first = first or flaw
+    except RecursionError:
+        raise GrammarError("the schema is nested too deeply to be checked", pointer="#") from None
+    assert first is not None
+    raise GrammarError(_describe_flaw(first), pointer=json_pointer(first.absolute_path))
+
+
+def _without_draft(schema: dict[str, Any], draft: Any) -> dict[str, Any]:
+    """A copy that names its draft nowhere: jsonschema would go back to its own class there."""
+    copied = copy.deepcopy(schema)
+    for _, part in _subschemas(copied, ()):
+        if jsonschema.validators.validator_for(part, default=None) is draft:
+            del part["$schema"]
+    return copied
+
+
 def _describe_flaw(flaw: Any) -> str:
     if flaw.validator == "anyOf" and flaw.absolute_path[-1] == "type":
         return f"{_shorten(repr(flaw.instance))} is not a type; use one of {', '.join(TYPES)}"
     return _shorten(flaw.message)
 
 
-def _check_patterns(schema: Any, path: tuple[Any, ...]) -> None:
-    """Refuse a pattern that finished output could not be checked against, before there is any."""
+def _subschemas(schema: Any, path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every object in a schema that is no value, with its place; maps of names among them."""
     if isinstance(schema, list):
         for index, item in enumerate(schema):
-            _check_patterns(item, (*path, index))
+            yield from _subschemas(item, (*path, index))
     if not isinstance(schema, dict):
         return
+    yield path, schema
+    for keyword, value in schema.items():
+        # below `properties` and the like the keys are names, whatever they spell
+        is_data = keyword in _DATA_KEYWORDS and path[-1:] not in _NAMED
+        if not is_data:
+            yield from _subschemas(value, (*path, keyword))
+
+
+def _check_patterns(schema: dict[str, Any], path: Path) -> None:
+    """Refuse a pattern that finished output could not be checked against, before there is any."""
     if isinstance(schema.get("pattern"), str):
         _check_pattern(schema["pattern"], (*path, "pattern"))
     if isinstance(schema.get("patternProperties"), dict):
         for pattern in schema["patternProperties"]:
             _check_pattern(pattern, (*path, "patternProperties", pattern))
-    for keyword, value in schema.items():
-        # below `properties` and the like the keys are names, whatever they spell
-        is_data = keyword in _DATA_KEYWORDS and path[-1:] not in _NAMED
-        if not is_data:
-            _check_patterns(value, (*path, keyword))
 
 
-def _check_pattern(pattern: str, path: tuple[Any, ...]) -> None:
+def _check_pattern(pattern: str, path: Path) -> None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "possible nested set": a matter of style
-            re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise GrammarError(
-            f"the pattern {_shorten(pattern)!r} cannot be checked in Python: {error}",
+        compile_pattern(pattern)
+    except GrammarError as error:
+        raise type(error)(
+            f"the pattern {_shorten(pattern)!r} cannot be checked: {error}",
             pointer=json_pointer(path),
         ) from None
 
@@ -173,13 +203,21 @@ def _is_duration(text: object) -> bool:
     return not isinstance(text, str) or _DURATION.fullmatch(text) is not None
 
 
+def _is_regex(text: object) -> bool:
+    if isinstance(text, str):
+        with contextlib.suppress(UnsupportedConstraint):  # well formed, though of no finite kind
+            compile_pattern(text)  # raises GrammarError
+    return True
+
+
 def _format_checker() -> jsonschema.FormatChecker:
-    """What jsonschema checks without further packages, and the three formats it leaves out."""
+    """What jsonschema checks without further packages, corrected and completed."""
     formats = jsonschema.Draft202012Validator.FORMAT_CHECKER.checkers.keys()
     checker = jsonschema.FormatChecker(formats)
     checker.checks("date-time", raises=ValueError)(_is_date_time)
     checker.checks("time", raises=ValueError)(_is_time)
     checker.checks("duration")(_is_duration)
+    checker.checks("regex", raises=GrammarError)(_is_regex)
     return checker
 
 
