@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from structspec.compiler import GrammarCompiler
-from structspec.constraint import (
-    Choice,
-    Constraint,
-    Grammar,
-    JsonSchema,
-    JsonStyle,
-    PropertyOrder,
-    Regex,
-)
+from structspec.constraint import Constraint, JsonSchema, JsonStyle, PropertyOrder
 from structspec.errors import InvalidRequest, UnsupportedConstraint
 from structspec.grammars.base import BackendName, CompiledGrammar, Finding, Report
 from structspec.grammars.router import Backends
@@ -25,7 +18,6 @@ from structspec.vocabulary import Vocabulary
 
 Verdict = Literal["exact", "approximated", "refused"]
 
-KINDS = {JsonSchema: "JSON schema", Regex: "regex", Choice: "choice", Grammar: "grammar"}
 NUM_BYTE_TOKENS = 257
 
 
@@ -47,7 +39,8 @@ class Explanation:
     @property
     def kind(self) -> str:
         """What sort of constraint it is, in words."""
-        return KINDS.get(type(self.constraint), type(self.constraint).__name__)
+        words = re.sub("(?<=[a-z])(?=[A-Z])", " ", type(self.constraint).__name__)
+        return words.lower().replace("json", "JSON")
 
     @property
     def verdict(self) -> Verdict:
@@ -125,7 +118,7 @@ class Explanation:
             ("rewritten", [("", change) for change in report.changes]),
         ):
             if rows:
-                yield title, rows
+                yield title, list(dict.fromkeys(rows))  # a schema used twice is reported twice
 
 
 def explain(
