@@ -31,6 +31,7 @@ QUOTED_ANY = f"/{spelled(ranges.EVERY)}/"
 FREE_CHARACTER = f"/{any_spelling()}/"
 
 
+@lru_cache(maxsize=512)
 def to_lark(regex: Regex, *, quoted: bool) -> str:
     """The terminal body, in brackets or a single literal: ready for `&`, `|`, `~` and `{m,n}`."""
     if regex is EMPTY:

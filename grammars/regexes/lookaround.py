@@ -15,7 +15,7 @@ from structspec.errors import UnsupportedConstraint
 from structspec.grammars.cfg import place
 from structspec.grammars.regexes import ranges
 from structspec.grammars.regexes.derive import length_bounds
-from structspec.grammars.regexes.pattern import Choice, Join, Look, Loop, Pattern, Plain
+from structspec.grammars.regexes.pattern import Choice, Join, Look, Loop, Pattern, Plain, Refused
 from structspec.grammars.regexes.ranges import Ranges
 from structspec.grammars.regexes.syntax import (
     ANYTHING,
@@ -48,8 +48,9 @@ def build(tree: Pattern, text: str, *, searches: bool) -> Regex:
     """
     if isinstance(tree, Plain):
         return sequence(ANYTHING, tree.regex, ANYTHING) if searches else tree.regex
+    builder = _Builder(text, tree)
     around = (Plain(ANYTHING),) if searches else ()
-    return _Builder(text, tree).join((*around, tree, *around), None, lambda last: EMPTY)
+    return builder.join((*around, tree, *around), None, lambda last: EMPTY)
 
 
 class _Builder:
@@ -114,6 +115,8 @@ class _Builder:
                 return self.loop(item, last, rest)
             case Look():
                 return self.look(item, last, rest)
+            case Refused(what, position):
+                raise self.unsupported(what, position)
 
     def loop(self, item: Loop, last: _Last, rest: _Rest) -> Regex:
         """Few repetitions are written out; more cannot hold a condition inside."""
@@ -270,7 +273,7 @@ def _walk(tree: Pattern) -> Iterator[Pattern]:
                 pending.extend(branches)
             case Loop(item) | Look(item):
                 pending.append(item)
-            case Plain():
+            case Plain() | Refused():
                 pass
 
 

@@ -17,7 +17,7 @@ def parse_search(pattern: str) -> Regex:
     Raises GrammarError with line and column for malformed text, UnsupportedConstraint for what no
     finite automaton holds.
     """
-    return build(read(pattern, "ecma"), pattern, searches=True)
+    return build(read(pattern, "lenient"), pattern, searches=True)
 
 
 @lru_cache(maxsize=512)

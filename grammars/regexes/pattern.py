@@ -48,7 +48,15 @@ class Look:
     position: int
 
 
-Pattern = Plain | Join | Choice | Loop | Look
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Well formed, but no finite automaton holds it: `what` names it."""
+
+    what: str
+    position: int
+
+
+Pattern = Plain | Join | Choice | Loop | Look | Refused
 
 NO_TEXT = Plain(EMPTY)
 

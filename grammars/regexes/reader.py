@@ -9,7 +9,16 @@ from typing import Literal
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.cfg import check_characters, place
 from structspec.grammars.regexes import classes, pattern, ranges
-from structspec.grammars.regexes.pattern import NO_TEXT, Choice, Join, Look, Loop, Pattern, Plain
+from structspec.grammars.regexes.pattern import (
+    NO_TEXT,
+    Choice,
+    Join,
+    Look,
+    Loop,
+    Pattern,
+    Plain,
+    Refused,
+)
 from structspec.grammars.regexes.ranges import Ranges
 from structspec.grammars.regexes.syntax import (
     alternatives,
@@ -18,7 +27,7 @@ from structspec.grammars.regexes.syntax import (
     sequence,
 )
 
-Dialect = Literal["ecma", "python"]
+Dialect = Literal["ecma", "lenient", "python"]  # lenient: ECMAScript as people write it
 
 _GROUP = re.compile(
     r"\((?:\?(?P<kind>:|<?[=!]|#|>|\(|\||P=|P>|&|R\)|P?<[^\d\W]\w*>|(?P<flags>-?[a-zA-Z][a-zA-Z-]*)(?P<end>[:)])))?"
@@ -33,6 +42,7 @@ _HEX = re.compile(
 )
 _LOW_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _PROPERTY = re.compile(r"([pP])(?:\{(\^?[^}]*)\}|([A-Za-z]))")
+_REFERENCE = re.compile(r"\\(?:[1-9]\d*|k<\w+>)")
 _CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
 _REFUSED_GROUPS = {
     ">": "an atomic group",
@@ -61,7 +71,11 @@ class _Flags:
 
 
 def read(text: str, dialect: Dialect) -> Pattern:
-    """The tree of a pattern; GrammarError, with the place, where it is malformed."""
+    """The tree of a pattern; GrammarError, with the place, where it is malformed.
+
+    What an automaton cannot hold is Refused where ECMAScript has it (back-references), and raises
+    UnsupportedConstraint where only other dialects do.
+    """
     check_characters(text)
     reader = _Reader(text, dialect)
     tree = reader.choice(_Flags(), 0)
@@ -76,7 +90,8 @@ class _Reader:
     def __init__(self, text: str, dialect: Dialect) -> None:
         self.text = text
         self.position = 0
-        self.is_ecma = dialect == "ecma"
+        self.is_ecma = dialect != "python"
+        self.is_strict = dialect == "ecma"
         self.space = classes.ECMA_SPACE if self.is_ecma else classes.PYTHON_SPACE
 
     # -- the parts of a pattern
@@ -104,6 +119,8 @@ class _Reader:
         match = _GROUP.match(self.text, self.position)
         if match is None or match["end"] != ")":
             return None
+        if self.is_strict:
+            raise self.error("flags without a group", self.position)
         self.check_flags(match["flags"])
         self.position = match.end()
         return flags.changed(match["flags"])
@@ -135,7 +152,8 @@ class _Reader:
         match = _GROUP.match(self.text, start)
         assert match is not None
         kind = match["kind"] or ""
-        if not kind and self.text.startswith("(?", start):
+        is_unknown = not kind and self.text.startswith("(?", start)
+        if is_unknown or (self.is_strict and kind.startswith(("P<", "#"))):
             raise self.error("an unknown kind of group", start)
         if kind in _REFUSED_GROUPS:
             raise self.unsupported(_REFUSED_GROUPS[kind], start)
@@ -213,8 +231,9 @@ class _Reader:
         if kind in "AZz" and not self.is_ecma:
             self.position += 2
             return pattern.start(start) if kind == "A" else pattern.end(start)
-        if kind in "123456789" or (self.is_ecma and self.text.startswith("k<", start + 1)):
-            raise self.unsupported("a back-reference", start)
+        if reference := _REFERENCE.match(self.text, start):
+            self.position = reference.end()
+            return Refused("a back-reference", start)
         return self.one_of(self.escaped_class(flags))
 
     def escaped_class(self, flags: _Flags) -> Ranges:
