@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from structspec.bench.bare_optional import BareFormatEnforcer, BareOutlines
 from structspec.bench.cases import Case
 from structspec.bench.columns import Compiled, Refused, Subject
 from structspec.grammars.base import Bitmask, MatcherFailed
@@ -124,4 +125,6 @@ class _XGrammarWalker:
 MAKERS: dict[str, Callable[[Vocabulary], Subject]] = {
     "llguidance": BareLLGuidance,
     "xgrammar": BareXGrammar,
+    "outlines": BareOutlines,
+    "lm-format-enforcer": BareFormatEnforcer,
 }
