@@ -1,0 +1,188 @@
+"""Patterns mean what Python's `re` and ECMA-262 say, conditions on the surroundings included."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.regexes.derive import matches
+from structspec.grammars.regexes.parse import parse_full, parse_search
+from structspec.grammars.regexes.syntax import EMPTY, NOTHING
+
+_CONDITIONS = st.sampled_from(
+    [
+        "^",
+        "$",
+        r"\b",
+        r"\B",
+        "(?=a)",
+        "(?!a)",
+        "(?<=a)",
+        "(?<!a)",
+        "(?=b|$)",
+        "(?<=^|b)",
+        "(?!.*bb)",
+    ]
+    + ["(?<!ab)", "(?=.*b)", "(?=a(?!b))", "(?!^)", r"(?=a\b)", "(?<!^a)"]
+)
+_TAKING = st.recursive(
+    st.sampled_from(["a", "b", "-", "[ab]", "[^a]", ".", r"\w"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda two: f"(?:{two[0]}|{two[1]})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "*?"])).map(
+            lambda two: f"(?:{two[0]}){two[1]}"
+        ),
+    ),
+    max_leaves=4,
+)
+_PARTS = st.recursive(
+    st.one_of(_TAKING, _CONDITIONS),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=4).map("".join),
+        st.tuples(inner, inner).map(lambda two: f"(?:{two[0]}|{two[1]})"),
+        st.tuples(inner).map(lambda one: f"(?:{one[0]})?"),
+        st.tuples(st.sampled_from(["=", "!"]), inner).map(lambda two: f"(?{two[0]}{two[1]})"),
+    ),
+    max_leaves=6,
+)
+_TEXTS = st.lists(st.text("ab-", max_size=5), min_size=1, max_size=5)
+
+
+def _as_python(pattern: str) -> re.Pattern[str]:
+    # its lookbehinds are of one width, its `$` stands before a last line feed too, and its `\\B`
+    # is not in an empty text
+    widths = pattern.replace("(?<=^|b)", "(?:^|(?<=b))").replace("(?<!^a)", "(?<!\\Aa)")
+    return re.compile(widths.replace("$", r"\Z").replace(r"\B", r"(?!\b)"), re.ASCII)
+
+
+@settings(deadline=None, max_examples=1500)
+@given(_PARTS, _TEXTS)
+def test_a_search_finds_what_python_finds(pattern, texts):
+    try:
+        regex = parse_search(pattern)
+    except UnsupportedConstraint:
+        assume(False)
+    for text in texts:
+        assert matches(regex, text) == (_as_python(pattern).search(text) is not None), text
+
+
+@settings(deadline=None, max_examples=1500)
+@given(_PARTS, _TEXTS)
+def test_a_full_match_is_pythons(pattern, texts):
+    try:
+        regex = parse_full(pattern)
+    except UnsupportedConstraint:
+        assume(False)
+    for text in texts:
+        assert matches(regex, text) == (_as_python(pattern).fullmatch(text) is not None), text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found", "missing"),
+    [
+        ("^a|b$", ["ax", "xb"], ["xax", "bx", ""]),
+        (r"^(?!admin)[a-z]+$", ["user", "adm"], ["admin", "adminx"]),
+        (r"^(?=.*[0-9])(?=.*[A-Z]).{4,}$", ["abC1", "1bcD"], ["abcd", "aC1", "ABCD"]),
+        (r"\bfoo\b", ["foo", "a foo.", "x-foo"], ["foobar", "xfoo"]),
+        (r"(^|\s)foo(\s|$)", ["foo", "a foo b"], ["afoo", "foob"]),
+        (r"(?<!foo)bar", ["bar", "xbar foobar"], ["foobar"]),
+        (r"^[a-z]+(?<!\.lock)$", ["a"], [".lock"]),
+        (r"^[a-z.]+(?<!\.lock)$", ["a", "lock", "a.lockx"], ["a.lock", ".lock"]),
+        (r"^(?=[a-z.]+$).*(?<!\.lock)$", ["a.b"], ["a.lock"]),
+        (r"a{,2}", ["a{,2}"], ["aa"]),
+        (r"^[^]$", ["a", "\n", "😀"], ["", "ab"]),
+        (r"^.$", ["a", "\x85"], ["\n", "\r", "\u2028", "\u2029"]),
+        (r"^\s$", ["\ufeff", "\xa0", "\u2029"], ["\x1c", "\u200b"]),
+        (r"^\w\d$", ["a1", "_0"], ["é1", "a٣"]),
+        (r"^\p{L}+$", ["éß日"], ["1", "a b"]),
+        (r"^\p{Script=Greek}\P{Lu}$", ["αa", "Ω1"], ["aa", "αA"]),
+        (r"^\p{Uppercase_Letter}\p{gc=Nd}$", ["A٣"], ["a3"]),
+        (r"^\p{Alphabetic}\p{Emoji}$", ["a😀"], ["😀a"]),
+        (r"^\cA\x41\u0042\u{1F600}\uD83D\uDE00\0$", ["\x01AB😀😀\0"], ["A"]),
+        (r"^[\b\-a\]]$", ["\b", "-", "a", "]"], ["b", "\\"]),
+        (r"^[a-\d]$", ["a", "-", "1"], ["b"]),
+        (r"^(?<year>\d{4})-(?:a|b)??$", ["2024-", "2024-a"], ["24-"]),
+        (r"(?i)^straße[k]$", ["STRAßEK", "straße\u212a"], ["strasse k"]),
+        (r"^(?i:a)b$", ["Ab"], ["aB"]),
+        (r"(?m)^b$", ["a\nb\nc", "b"], ["ab"]),
+        (r"(?s)^.$", ["\n"], [""]),
+        ("", ["", "anything"], []),
+    ],
+)
+def test_a_schemas_pattern_means_what_ecma_262_says(pattern, found, missing):
+    regex = parse_search(pattern)
+    assert [text for text in found if not matches(regex, text)] == []
+    assert [text for text in missing if matches(regex, text)] == []
+
+
+def test_an_empty_class_matches_nothing():
+    assert parse_search("[]") is NOTHING
+    assert parse_search("^(?:[]|)$") is EMPTY
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("a$\n", "a\n"), ("a$", "a\n"), (r"a\Z\n", "a\n"), ("(?m)a$\nb", "a\nb"), ("x$|y\n", "x\n")],
+)
+def test_a_dollar_in_a_full_match_is_pythons(pattern, text):
+    assert matches(parse_full(pattern), text) == (re.fullmatch(pattern, text) is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words", "column"),
+    [
+        (r"(a)\1", "back-reference", 4),
+        (r"(?<n>a)\k<n>", "back-reference", 8),
+        (r"(?>a)", "atomic", 1),
+        (r"(?:\ba)+", "inside a repetition", 8),
+        (r"\p{Nonsense}", "property", 1),
+        (r"(?x)a", "flag", 1),
+        ("(" * 200 + ")" * 200, "nesting", 102),
+    ],
+)
+def test_what_no_automaton_holds_is_refused_with_its_place(pattern, words, column):
+    with pytest.raises(UnsupportedConstraint, match=words) as caught:
+        parse_search(pattern)
+    assert (caught.value.line, caught.value.column) == (1, column)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("a\n(b", "not closed"),
+        ("a)", "unbalanced"),
+        ("a**", "multiple repeat"),
+        ("a++", "multiple repeat"),
+        ("?", "nothing to repeat"),
+        ("^*", "nothing to repeat"),
+        ("[a", "unterminated"),
+        ("[b-a]", "bad character range"),
+        ("a{2,1}", "min repeat greater"),
+        (r"\q", "bad escape"),
+        (r"\u{110000}", "no character"),
+        (r"\ud800", "no character"),
+        ("\\", "backslash"),
+        ("(?=", "not closed"),
+        ("(?", "unknown kind"),
+    ],
+)
+def test_a_malformed_pattern_is_refused_with_its_place(pattern, words):
+    with pytest.raises(GrammarError, match=words) as caught:
+        parse_search(pattern)
+    assert not isinstance(caught.value, UnsupportedConstraint)
+    assert caught.value.line is not None and caught.value.column is not None
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.text("ab()[]{}|*+?^$\\.-,:=!<>1dbpsuUxPik#&~ \n", max_size=12))
+def test_any_text_is_a_pattern_or_an_error_with_a_place(pattern):
+    for parse in (parse_search, parse_full):
+        try:
+            parse(pattern)
+        except GrammarError as error:
+            assert error.line is not None and error.column is not None
