@@ -70,7 +70,7 @@ def read_cases(path: Path, sample: int | None = None) -> list[Case]:
         cases = list(_read_rows(path))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidRequest(f"cannot read {path} as JSON lines: {error}") from error
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise InvalidRequest(f"{path} has rows of no known format: {error!r}") from error
     if not cases:
         raise InvalidRequest(f"{path} has no rows")

@@ -13,7 +13,6 @@ from structspec.bench.walk import Walker
 from structspec.constraint import TOO_DEEP
 from structspec.errors import GrammarError, InvalidRequest
 from structspec.grammars.base import Report
-from structspec.grammars.router import Backends
 from structspec.vocabulary import Vocabulary
 
 ROUTER = "router"
@@ -58,6 +57,8 @@ class Router:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
+        from structspec.grammars.router import Backends
+
         self._backends = Backends(vocabulary)
 
     def compile(self, case: Case) -> Compiled:

@@ -77,7 +77,7 @@ def run_bench_grammars(options: argparse.Namespace) -> int:
         cases = [case for case in cases if case.id in options.only]
     if not cases:
         raise InvalidRequest("no schema is left to score")
-    limits = Limits(options.timeout, options.memory)
+    limits = Limits(cpu_s=options.timeout, memory_mb=options.memory)
     results = run_columns(cases, columns, options.vocab, limits, options.workers)
     if options.failures is not None:
         write_failures(options.failures, results)
