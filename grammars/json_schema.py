@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,10 +13,12 @@ from urllib.parse import unquote, urldefrag, urljoin
 import jsonschema
 from jsonschema.exceptions import SchemaError
 
-from structspec.constraint import JsonSchema, JsonStyle, find_half_character
+from structspec.constraint import JsonSchema, JsonStyle, PropertyOrder, find_half_character
 from structspec.errors import GrammarError
 
 Schema = dict[str, Any] | bool
+
+_OLD_REFERENCE = re.compile("draft-0[3467]/")
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
@@ -32,7 +35,11 @@ _SINGLES = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
-_SETTINGS = {"style": get_args(JsonStyle), "property_order": ("schema",), "closed": (True, False)}
+_SETTINGS = {
+    "style": get_args(JsonStyle),
+    "property_order": get_args(PropertyOrder),
+    "closed": (True, False),
+}
 _MAX_NUMBER = sys.float_info.max
 # patterns are ECMAScript's, which Python's `re` cannot judge: a backend does
 _NO_FORMATS = jsonschema.FormatChecker(formats=())
@@ -73,6 +80,18 @@ class Document:
         """The root with its place."""
         named = self.root.get("$schema") if isinstance(self.root, dict) else None
         return Node("#", self.root, id_keyword="id" if _is_old_draft(named) else "$id")
+
+    @property
+    def is_reference_alone(self) -> bool:
+        """Whether `$ref` makes what stands beside it say nothing, as it did up to draft 7."""
+        named = self.root.get("$schema") if isinstance(self.root, dict) else None
+        return isinstance(named, str) and _OLD_REFERENCE.search(named) is not None
+
+    @property
+    def is_integer_spelled(self) -> bool:
+        """Whether an integer is one by its spelling, so that 1.0 is none, as up to draft 4."""
+        named = self.root.get("$schema") if isinstance(self.root, dict) else None
+        return _is_old_draft(named)
 
     def nodes(self, *, with_definitions: bool = False) -> list[Node]:
         """Every subschema that the root uses, references followed; each once, root first.

@@ -17,14 +17,17 @@ class LarkText:
         self._names: dict[str, str] = {}
         self._num_names = 0
 
-    def rule(self, body: str) -> str:
-        """The name of the rule with this body."""
-        name = self._names.get(body)
+    def rule(self, body: str, own: str = "", same: str = "") -> str:
+        """How to name the rule with this body.
+
+        Where rules take a parameter `own` declares it (`::_`) and `same` passes it on.
+        """
+        key = body + own
+        name = self._names.get(key)
         if name is None:
-            name = self.reserve()
-            self._names[body] = name
-            self.define(name, body)
-        return name
+            name = self._names[key] = self.reserve()
+            self.define(name + own, body)
+        return name + same
 
     def reserve(self) -> str:
         """A new rule name, to be defined later: how rules recurse."""

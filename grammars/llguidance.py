@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 import numpy as np
-from llguidance import LLExecutor, LLMatcher, LLTokenizer
+from llguidance import LLExecutor, LLMatcher, LLParserLimits, LLTokenizer
 from llguidance.numpy import (
     fill_next_token_bitmask,
     fill_next_token_bitmask_par,
@@ -28,12 +28,19 @@ from structspec.grammars.base import (
     check_refused,
 )
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
-from structspec.grammars.llguidance_json import LIMITS
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.regex import malformed
 from structspec.vocabulary import Vocabulary
 
 _NUM_PROBE_TOKENS = 3  # an unproductive rule fails at the first or second token
+LIMITS = LLParserLimits(
+    max_items_in_row=20_000,  # the default of 2,000 fails beyond some 500 optional properties
+    # `pattern` with a length takes more than the defaults; running out is no error there but a
+    # token refused, so it must not happen
+    initial_lexer_fuel=10_000_000,
+    step_lexer_fuel=5_000_000,
+    verbose_errors=False,
+)
 _NUM_SPARES = 16  # matchers kept for reuse per grammar
 
 

@@ -22,8 +22,9 @@ from structspec.grammars.base import Finding, Report
 from structspec.grammars.cfg import check_lark, dialect_of
 from structspec.grammars.choice import check_choices
 from structspec.grammars.composition import form_of
+from structspec.grammars.json.lark import write_json
+from structspec.grammars.lark_text import LarkText
 from structspec.grammars.llguidance_form import lower_form
-from structspec.grammars.llguidance_json import lower_json
 from structspec.grammars.regex import translate
 
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
@@ -44,7 +45,9 @@ def lower(constraint: Constraint, special_tokens: Mapping[str, int] | None = Non
     """
     match constraint:
         case JsonSchema():
-            return Lowered(*lower_json(constraint))
+            text = LarkText()
+            start, report = write_json(text, constraint)
+            return Lowered(LLMatcher.grammar_from_lark(text.text(start)), report)
         case Regex():
             return _exact(LLMatcher.grammar_from_regex(translate(constraint.pattern)), "regex")
         case Choice():

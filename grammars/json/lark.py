@@ -1,0 +1,155 @@
+"""A JSON schema as rules of a Lark grammar: the whole way from the text to the grammar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from structspec.constraint import JsonSchema
+from structspec.errors import GrammarError
+from structspec.grammars.base import Finding, Report
+from structspec.grammars.json.arrays import ArrayWriter
+from structspec.grammars.json.expand import Expander
+from structspec.grammars.json.layout import Layout, make_layout
+from structspec.grammars.json.numbers import as_values, json_schema_of, number_body
+from structspec.grammars.json.objects import ObjectWriter
+from structspec.grammars.json.plan import Plan
+from structspec.grammars.json.productive import Part, Productive, find_productive
+from structspec.grammars.json.report import make_report
+from structspec.grammars.json.shapes import Array, Boolean, Goal, Null, Number, String
+from structspec.grammars.json.strings import literal_body, string_body
+from structspec.grammars.json_schema import Document, parse
+from structspec.grammars.lark_text import LarkText
+
+
+def write_json(lark: LarkText, constraint: JsonSchema) -> tuple[str, Report]:
+    """Write the rules for a schema; gives the name of the first, and what became of each keyword.
+
+    Raises GrammarError with a JSON pointer where the schema is wrong or nothing satisfies it.
+    """
+    document = parse(constraint)
+    expander = Expander(document)
+    root = expander.goal(document.root_node())
+    productive = find_productive(expander, root, closed=constraint.closed)
+    if root not in productive:
+        raise _nothing_satisfies(document, expander, productive)
+    layout = make_layout(constraint.style, lark)
+    writer = _Writer(lark, layout, productive, constraint, document.is_integer_spelled)
+    start = writer.start(root)
+    report = make_report(document, expander, productive, frozenset(writer.losses))
+    return start, report
+
+
+def _nothing_satisfies(
+    document: Document, expander: Expander, productive: Productive
+) -> GrammarError:
+    """The error that names the deepest subschema without a value."""
+    pointers = [
+        node.pointer
+        for node in document.nodes()
+        if (goal := expander.goal(node)) in productive.parts and goal not in productive
+    ]
+    return GrammarError(
+        "no finite value satisfies this: it contradicts itself, or requires itself for ever",
+        pointer=pointers[-1] if pointers else "#",
+    )
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Rules for goals, each once."""
+
+    lark: LarkText
+    layout: Layout
+    productive: Productive
+    constraint: JsonSchema
+    is_integer_spelled: bool
+    losses: set[Finding] = field(default_factory=set)
+    _names: dict[Goal, str] = field(default_factory=dict)  # without the parameter
+    _waiting: list[Goal] = field(default_factory=list)
+    _scalars: dict[Goal, str | None] = field(default_factory=dict)
+
+    def start(self, root: Goal) -> str:
+        """The name of the rule for the root."""
+        name = self._name(root)
+        while self._waiting:
+            goal = self._waiting.pop()
+            bodies = [self._body(part) for part in self.productive.parts[goal]]
+            self.lark.define(self._names[goal] + self.layout.own, " | ".join(bodies))
+        return name + self.layout.start
+
+    def value(self, goal: Goal) -> str:
+        """The Lark of a goal one level in: the terminal of a scalar, else the name of a rule."""
+        if goal not in self._scalars:
+            self._scalars[goal] = self._as_scalar(goal)
+        return self._scalars[goal] or self._name(goal) + self.layout.deeper
+
+    def _name(self, goal: Goal) -> str:
+        name = self._names.get(goal)
+        if name is None:
+            name = self._names[goal] = self.lark.reserve()
+            self._waiting.append(goal)
+        return name
+
+    def _as_scalar(self, goal: Goal) -> str | None:
+        parts = self.productive.parts[goal]
+        if len(parts) != 1 or isinstance(parts[0], (Plan, Array)):
+            return None
+        return self._body(parts[0])
+
+    def _item(self, goal: Goal) -> str | None:
+        return self.value(goal) if goal in self.productive else None
+
+    def _body(self, part: Part) -> str:
+        self.losses |= part.losses
+        match part:
+            case Null():
+                return '"null"'
+            case Boolean():
+                return self.lark.terminal(_either(sorted(part.values)))
+            case Number():
+                return self._number(part)
+            case String():
+                return self.lark.terminal(string_body(part))
+            case Array():
+                return ArrayWriter(
+                    self.lark, self.layout, self._item, self._choices, self.losses.add
+                ).write(part)
+            case Plan():
+                is_any = self.constraint.property_order == "any"
+                return ObjectWriter(self.lark, self.layout, self.value, self.losses.add).write(
+                    part, any_order=is_any
+                )
+        raise AssertionError("a part of a kind that is not written")
+
+    def _number(self, number: Number) -> str:
+        number = as_values(number)
+        if number.multiples and number.values is None:
+            if (schema := json_schema_of(number)) is not None:
+                return self.lark.rule(f"%json {schema}")
+            self.losses.add(Finding("#", "multipleOf", "not part of the mask in this combination"))
+        # to the letter of JSON Schema, 1.0 and 1e2 are integers
+        is_strict = number.is_integer is True and self.is_integer_spelled
+        is_lenient = not self.constraint.closed and not is_strict
+        return self.lark.terminal(number_body(number, is_lenient=is_lenient))
+
+    def _choices(self, goal: Goal) -> tuple[str, ...] | None:
+        """All the values of a goal as terminals, where each part is a list of scalars."""
+        choices: list[str] = []
+        for part in self.productive.parts.get(goal, ()):
+            match part:
+                case Null():
+                    choices.append('"null"')
+                case Boolean():
+                    choices += (self.lark.terminal(_either([v])) for v in sorted(part.values))
+                case String() if part.values is not None:
+                    choices += (self.lark.terminal(literal_body(text)) for text in part.values)
+                case Number() if part.values is not None:
+                    choices += (self._number(Number(values=(value,))) for value in part.values)
+                case _:
+                    return None
+            self.losses |= part.losses
+        return tuple(choices)
+
+
+def _either(values: list[bool]) -> str:
+    return " | ".join('"true"' if value else '"false"' for value in values)

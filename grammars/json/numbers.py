@@ -1,0 +1,201 @@
+r"""JSON numbers as Lark terminals: ranges are regular once numbers are read digit by digit.
+
+    x >= L  and  x <= U  and  not one of ...     become     NUMBER & /at least L/ & /at most U/
+
+Two spellings: the canonical one writes what `json.dumps` writes for usual numbers, integers as
+integers; the lenient one admits every spelling JSON has (`1.0` and `1e2` are integers too), except
+that numbers in a range take exponents only where all of them belong to the range.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from structspec.grammars.json.shapes import Limit, Number
+
+_WHOLE = "(0|[1-9][0-9]*)"
+_FRACTION = r"(\.[0-9]+)?"
+_EXPONENT = "([eE][+-]?[0-9]+)?"
+_MAX_LISTED = 256  # multiples in a range are listed up to so many
+# json.dumps writes an exponent below a ten thousandth and from 10 ** 16 on
+_TINY, _HUGE = Fraction(1, 10_000), Fraction(10**16)
+_TINY_FORM = r"[1-9](\.[0-9]+)?[eE]-(0?[5-9]|[1-9][0-9]+)"
+_HUGE_FORM = r"[1-9](\.[0-9]+)?[eE]\+?(1[6-9]|[2-9][0-9]|[1-9][0-9]{2,})"
+
+
+def number_body(number: Number, *, is_lenient: bool) -> str:
+    """The body of a Lark terminal for these numbers, `multiples` left out."""
+    if number.values is not None:
+        return _values(number.values, is_lenient=is_lenient)
+    parts = [_kind(number, is_lenient=is_lenient)]
+    if number.lower is not None:
+        parts.append(f"/{_at_least(number.lower)}/")
+    if number.upper is not None:
+        parts.append(f"/{_at_most(number.upper)}/")
+    if number.excluded:
+        every = _values(tuple(sorted(number.excluded)), is_lenient=True)
+        parts.append(f"~({every})")
+    return " & ".join(parts)
+
+
+def as_values(number: Number) -> Number:
+    """A short range of integers or multiples as a list of its values; else unchanged."""
+    if number.values is not None or number.lower is None or number.upper is None:
+        return number
+    step = Fraction(1) if number.is_integer else None
+    for multiple in number.multiples:
+        step = multiple if step is None else _common_multiple(step, multiple)
+    if step is None or (number.upper.value - number.lower.value) / step > _MAX_LISTED:
+        return number
+    if not number.multiples and not number.excluded:
+        return number  # a range of integers is a short regex as it is
+    first = -(-number.lower.value // step)
+    last = number.upper.value // step
+    values = tuple(value for n in range(first, last + 1) if number.has(value := n * step))
+    return Number(values=values, losses=number.losses)
+
+
+def json_schema_of(number: Number) -> str | None:
+    """The same as a schema that llguidance holds, for multiples; None where there is none."""
+    if len(number.multiples) != 1 or number.excluded or number.is_integer is False:
+        return None
+    schema: dict[str, object] = {"type": "integer" if number.is_integer else "number"}
+    for limit, closed, opened in (
+        (number.lower, "minimum", "exclusiveMinimum"),
+        (number.upper, "maximum", "exclusiveMaximum"),
+    ):
+        if limit is not None:
+            schema[opened if limit.is_open else closed] = _plain(limit.value)
+    schema["multipleOf"] = _plain(number.multiples[0])
+    return json.dumps(schema)
+
+
+def _plain(value: Fraction) -> int | float:
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def _common_multiple(one: Fraction, other: Fraction) -> Fraction:
+    from math import gcd, lcm
+
+    return Fraction(lcm(one.numerator, other.numerator), gcd(one.denominator, other.denominator))
+
+
+def _kind(number: Number, *, is_lenient: bool) -> str:
+    is_ranged = number.lower is not None or number.upper is not None
+    if number.is_integer is False:
+        return rf"/-?{_WHOLE}\.[0-9]*[1-9][0-9]*/"
+    if number.is_integer:
+        if not is_lenient:
+            return "/-?[1-9][0-9]*|0/"
+        return rf"/-?{_WHOLE}(\.0+)?{'' if is_ranged else '([eE][+]?[0-9]+)?'}/"
+    if not is_ranged:
+        return f"/-?{_WHOLE}{_FRACTION}{_EXPONENT}/"
+    return f"/-?({_WHOLE}{_FRACTION}|{_TINY_FORM}|{_HUGE_FORM})/"
+
+
+# Ranges
+
+
+def _digits(value: Fraction) -> tuple[str, str]:
+    """The digits before and behind the point of a number from 0 up that has finitely many."""
+    with localcontext() as context:
+        context.prec = 2000
+        text = format(Decimal(value.numerator) / Decimal(value.denominator), "f")
+    whole, _, behind = text.partition(".")
+    return whole, behind.rstrip("0")
+
+
+def _at_least(limit: Limit) -> str:
+    value = limit.value
+    if value < 0:
+        return f"[0-9].*|-({_below(-value, limit.is_open)})"
+    above = _above(value, limit.is_open)
+    return above if value or limit.is_open else rf"{above}|-0(\.0+)?"
+
+
+def _at_most(limit: Limit) -> str:
+    value = limit.value
+    if value < 0:
+        return f"-({_above(-value, limit.is_open)})"
+    if value == 0 and limit.is_open:
+        return r"-([0-9.]*[1-9][0-9.]*([eE].*)?)"
+    return f"-[0-9].*|{_below(value, limit.is_open)}"
+
+
+def _above(value: Fraction, is_open: bool) -> str:
+    """Numbers without a sign from `value` up."""
+    whole, behind = _digits(value)
+    forms = [f"[1-9][0-9]{{{len(whole)},}}{_FRACTION}"]
+    for place, digit in enumerate(whole):
+        if digit < "9":
+            bigger, left = chr(ord(digit) + 1), len(whole) - place - 1
+            forms.append(f"{whole[:place]}[{bigger}-9][0-9]{{{left}}}{_FRACTION}")
+    forms += (rf"{whole}\.{form}" for form in _fractions_above(behind))
+    if behind:
+        forms += [] if is_open else [rf"{whole}\.{behind}0*"]
+    else:
+        forms += [] if is_open else [rf"{whole}(\.0+)?"]
+    if value == 0:
+        forms.append(_TINY_FORM)
+    if value <= _HUGE:
+        forms.append(_HUGE_FORM)
+    return "|".join(forms)
+
+
+def _fractions_above(behind: str) -> list[str]:
+    forms = [
+        f"{behind[:place]}[{chr(ord(digit) + 1)}-9][0-9]*"
+        for place, digit in enumerate(behind)
+        if digit < "9"
+    ]
+    return [*forms, f"{behind}0*[1-9][0-9]*"]
+
+
+def _below(value: Fraction, is_open: bool) -> str:
+    """Numbers without a sign from 0 to `value`."""
+    whole, behind = _digits(value)
+    forms = []
+    if len(whole) > 1:
+        forms.append(f"(0|[1-9][0-9]{{0,{len(whole) - 2}}}){_FRACTION}")
+    for place, digit in enumerate(whole):
+        low = "1" if place == 0 and len(whole) > 1 else "0"
+        if digit > low:
+            smaller, left = chr(ord(digit) - 1), len(whole) - place - 1
+            forms.append(f"{whole[:place]}[{low}-{smaller}][0-9]{{{left}}}{_FRACTION}")
+    for place, digit in enumerate(behind):
+        start = rf"{whole}\.{behind[:place]}"
+        if digit > "0":
+            forms.append(f"{start}[0-{chr(ord(digit) - 1)}][0-9]*")
+        forms.append(rf"{whole}(\.{behind[:place]}0*)?" if place == 0 else f"{start}0*")
+    if behind and not is_open:
+        forms.append(rf"{whole}\.{behind}0*")
+    if not behind and not is_open:
+        forms.append(rf"{whole}(\.0+)?")
+    if value >= _TINY:
+        forms.append(_TINY_FORM)
+    return "|".join(forms) or "[^\\s\\S]"
+
+
+# Lists
+
+
+def _values(values: tuple[Fraction, ...], *, is_lenient: bool) -> str:
+    forms = [form for value in values for form in _spellings(value, is_lenient=is_lenient)]
+    return "/" + "|".join(dict.fromkeys(forms)) + "/"
+
+
+def _spellings(value: Fraction, *, is_lenient: bool) -> list[str]:
+    sign = "-" if value < 0 else ""
+    whole, behind = _digits(abs(value))
+    forms = []
+    if behind:
+        forms.append(rf"{sign}{whole}\.{behind}" + ("0*" if is_lenient else ""))
+    else:
+        sign = "-?" if is_lenient and value == 0 else sign
+        forms.append(rf"{sign}{whole}" + (r"(\.0+)?" if is_lenient else ""))
+    written = json.dumps(_plain(value) if behind else float(value))
+    if "e" in written:
+        forms.append(written.replace("+", r"\+").replace(".", r"\."))
+    return forms

@@ -1,0 +1,195 @@
+"""Objects as Lark: keys in the order of the schema or in any order, then free keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from structspec.errors import UnsupportedConstraint
+from structspec.grammars.base import Finding
+from structspec.grammars.json.layout import Layout
+from structspec.grammars.json.plan import Cell, Plan, Slot
+from structspec.grammars.json.shapes import Goal
+from structspec.grammars.json.strings import QUOTE, literal_body, regex_body
+from structspec.grammars.lark_text import LarkText
+from structspec.grammars.regexes import syntax
+from structspec.grammars.regexes.lark import QUOTED_ANY
+
+_MAX_STATES = 4_000  # of a count of keys: beyond, the count is left to validation
+_MAX_ANY_ORDER = 64  # one bit for each key
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWriter:
+    """Writes object plans; `value` gives the Lark of a goal one level in."""
+
+    lark: LarkText
+    layout: Layout
+    value: Callable[[Goal], str]
+    lose: Callable[[Finding], None]
+
+    def write(self, plan: Plan, *, any_order: bool) -> str:
+        """The body of a rule for these objects."""
+        if any_order and len(plan.slots) > 1:
+            return self._any_order(plan)
+        num_states = (len(plan.slots) + 1) * (_cap(plan) + 1)
+        if _is_counted(plan) and num_states > _MAX_STATES:
+            self.lose(Finding("#", "maxProperties", "too many keys to count"))
+            plan = _uncounted(plan)
+        may_be_empty = plan.min_members == 0 and not any(slot.is_required for slot in plan.slots)
+        return self._wrapped(self._in_order(plan), may_be_empty=may_be_empty)
+
+    def _wrapped(self, inner: str | None, *, may_be_empty: bool) -> str:
+        layout = self.layout
+        bodies = [] if inner is None else [f"{layout.open_object} {inner} {layout.close_object}"]
+        bodies += [layout.empty_object] if may_be_empty else []
+        assert bodies, "an object that cannot be written"
+        return " | ".join(bodies)
+
+    def _item(self, slot: Slot) -> str:
+        """A key and its value."""
+        separator = self.layout.key_separator
+        value = self.value(slot.goal)
+        if slot.name.isascii() and separator.startswith('"'):
+            return f"{json.dumps(json.dumps(slot.name) + json.loads(separator))} {value}"
+        return f"{self.lark.terminal(literal_body(slot.name))} {separator} {value}"
+
+    def _free(self, plan: Plan) -> str | None:
+        """A free key and its value; None where there are none."""
+        items = [
+            f"{self._key(cell, plan.taken)} {self.layout.key_separator} {self.value(cell.goal)}"
+            for cell in plan.cells
+        ]
+        if not items:
+            return None
+        return self._rule(" | ".join(items))
+
+    def _key(self, cell: Cell, taken: tuple[str, ...]) -> str:
+        if cell.regex is not None:
+            names = syntax.complement(syntax.alternatives(*map(syntax.text, taken)))
+            return self.lark.terminal(regex_body(syntax.both(cell.regex, names)))
+        body = f"{QUOTE} {QUOTED_ANY}* {QUOTE}"
+        if taken:
+            body = f"({body}) & ~({' | '.join(map(literal_body, taken))})"
+        return self.lark.terminal(body)
+
+    def _in_order(self, plan: Plan) -> str | None:
+        """What stands between the brackets of an object that is not empty.
+
+        Row by row from the last key: what may follow when `count` keys are written already.
+        """
+        cap, comma = _cap(plan), self.layout.item_separator
+        row = [self._tail(plan, count) for count in range(cap + 1)]
+        may_be_first = _num_leading_optional(plan.slots) + 1
+        for index in reversed(range(len(plan.slots))):
+            slot, after = plan.slots[index], row
+            item = self._item(slot)
+            if index < may_be_first:  # both rows use what follows: a name keeps the text short
+                after = [after[0], *(rest and self._rule(rest) for rest in after[1:])]
+            row = []
+            for count in range(cap + 1):
+                if count == 0 and index >= may_be_first:
+                    row.append(None)  # a required key stands before it
+                    continue
+                is_full = plan.max_members is not None and count >= plan.max_members
+                rest = None if is_full else after[min(count + 1, cap)]
+                skipped = None if slot.is_required else after[count]
+                row.append(self._step(f"{comma} {item}" if count else item, rest, skipped))
+        return row[0]
+
+    def _step(self, item: str, rest: str | None, skipped: str | None) -> str | None:
+        """With the key and what follows it, or without."""
+        if rest is None:
+            return skipped
+        if skipped is None:
+            return f"{item} {rest}".strip()
+        if skipped == rest:
+            return f"({item})? {rest}".strip()
+        return self._rule(f"{item} {rest} | {skipped}" if skipped else f'{item} {rest} | ""')
+
+    def _rule(self, body: str) -> str:
+        return self.lark.rule(body, self.layout.own, self.layout.same)
+
+    def _tail(self, plan: Plan, count: int) -> str | None:
+        """The free keys that may follow `count` others; "" for none."""
+        low = max(plan.min_members - count, 0)
+        high = None if plan.max_members is None else plan.max_members - count
+        free = self._free(plan)
+        if free is None or high == 0:
+            return "" if count and not low else None
+        comma = self.layout.item_separator
+        if count:
+            return f"({comma} {free}){_times(low, high)}"
+        more = _times(max(low - 1, 0), None if high is None else high - 1)
+        return free if high == 1 else f"{free} ({comma} {free}){more}"
+
+    def _any_order(self, plan: Plan) -> str:
+        """One bit for each key that was written; required keys have the first bits."""
+        if self.layout.own:
+            raise UnsupportedConstraint(
+                "property_order='any' and style='pretty' do not go together"
+            )
+        if len(plan.slots) > _MAX_ANY_ORDER:
+            raise UnsupportedConstraint(
+                f"property_order='any' takes up to {_MAX_ANY_ORDER} keys, not {len(plan.slots)}"
+            )
+        slots = sorted(plan.slots, key=lambda slot: not slot.is_required)
+        num_required = sum(slot.is_required for slot in slots)
+        if (plan.cells and _is_counted(plan)) or plan.min_members > len(slots):
+            self.lose(Finding("#", "minProperties", "free keys are not counted in any order"))
+            plan = _uncounted(plan)
+        done = [f"is_ones([0:{num_required}])"] if num_required else []
+        done += [f"bit_count_ge(_, {plan.min_members})"] if plan.min_members else []
+        room = [] if plan.max_members is None else [f"bit_count_lt(_, {plan.max_members})"]
+        name, comma = self.lark.reserve(), self.layout.item_separator
+        bodies = [f'""{_condition(done)}']
+        firsts = []
+        for bit, slot in enumerate(slots):
+            item, written = self._item(slot), f"{name}::set_bit({bit})"
+            bodies.append(f"{comma} {item} {written}{_condition([f'bit_clear({bit})', *room])}")
+            firsts.append(f"{item} {name}::{1 << bit:#x}")
+        if (free := self._free(plan)) is not None:
+            bodies.append(f"{comma} {free} {name}::_")
+            firsts.append(f"{free} {name}::0x0")
+        self.lark.define(f"{name}::_", " | ".join(bodies))
+        return self._wrapped(f"({' | '.join(firsts)})", may_be_empty=not done)
+
+
+def _condition(conditions: list[str]) -> str:
+    if not conditions:
+        return ""
+    joined = conditions[-1]
+    for condition in reversed(conditions[:-1]):
+        joined = f"and({condition}, {joined})"
+    return f" %if {joined}"
+
+
+def _is_counted(plan: Plan) -> bool:
+    """Whether the number of keys has to be known, beyond whether there are any."""
+    num_required = sum(slot.is_required for slot in plan.slots)
+    most = None if plan.cells else len(plan.slots)
+    is_bound = plan.max_members is not None and (most is None or most > plan.max_members)
+    return is_bound or plan.min_members > max(num_required, 1)
+
+
+def _num_leading_optional(slots: tuple[Slot, ...]) -> int:
+    """How many keys may be left out before the first that must be there."""
+    return next((i for i, slot in enumerate(slots) if slot.is_required), len(slots))
+
+
+def _cap(plan: Plan) -> int:
+    """Counts from here on are all alike."""
+    if not _is_counted(plan):
+        return 1
+    return max(1, plan.min_members, plan.max_members or 0)
+
+
+def _uncounted(plan: Plan) -> Plan:
+    return replace(plan, min_members=0, max_members=None)
+
+
+def _times(low: int, high: int | None) -> str:
+    if high is None:
+        return "*" if low == 0 else f"{{{low},}}"
+    return f"{{{low},{high}}}"

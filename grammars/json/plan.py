@@ -1,0 +1,151 @@
+"""What an object shape comes to: which keys in which order, which free keys, and how many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from structspec.grammars.base import Finding
+from structspec.grammars.json.expand import Expander
+from structspec.grammars.json.shapes import ANYTHING, Goal, Layer, Object, String, both
+from structspec.grammars.regexes import syntax
+from structspec.grammars.regexes.derive import are_disjoint, is_empty, matches
+from structspec.grammars.regexes.syntax import Regex
+
+_MAX_OVERLAPPING = 5  # patterns: one cell for each of their 2 ** 5 combinations
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A key that is spelled out."""
+
+    name: str
+    goal: Goal
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Free keys of one kind (`regex` None: any) whose values meet one goal."""
+
+    regex: Regex | None
+    goal: Goal
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An object ready to be written; `taken` are the names that no free key may have."""
+
+    slots: tuple[Slot, ...]
+    cells: tuple[Cell, ...]
+    taken: tuple[str, ...]
+    min_members: int
+    max_members: int | None
+    losses: frozenset[Finding]
+    is_closed: bool = False
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """What it is made of."""
+        return tuple(part.goal for part in (*self.slots, *self.cells))
+
+
+def plan_object(shape: Object, expander: Expander, *, closed: bool) -> Plan | None:
+    """The plan; None where no object can be written."""
+    losses = set(shape.losses)
+    names, name_losses = _names_regex(shape.layers, expander)
+    losses |= name_losses
+    slots: list[Slot] = []
+    for name, member in shape.members.items():
+        is_possible = member.goal is not None and (names is None or matches(names, name))
+        if is_possible:
+            slots.append(Slot(name, member.goal, member.is_required))
+        elif member.is_required:
+            return None
+    num_required = sum(slot.is_required for slot in slots)
+    if shape.max_members is not None and num_required > shape.max_members:
+        return None
+    is_silent = all(layer.is_silent for layer in shape.layers)
+    declares = any(member.is_declared for member in shape.members.values())
+    is_closed = closed and is_silent and declares
+    cells = () if is_closed else _cells(shape, names, losses)
+    return Plan(
+        tuple(slots),
+        cells,
+        tuple(shape.members),
+        shape.min_members,
+        shape.max_members,
+        frozenset(losses),
+        is_closed,
+    )
+
+
+def _names_regex(
+    layers: tuple[Layer, ...], expander: Expander
+) -> tuple[Regex | None, frozenset[Finding]]:
+    """What `propertyNames` says of every key; None: nothing."""
+    found: Regex | None = None
+    losses: frozenset[Finding] = frozenset()
+    for layer in layers:
+        if layer.names == ANYTHING:
+            continue
+        choices = []
+        for shape in expander.shapes(layer.names):
+            if isinstance(shape, String):
+                choices.append(_string_regex(shape))
+                losses |= shape.losses
+        regex = syntax.alternatives(*choices)
+        found = regex if found is None else syntax.both(found, regex)
+    return found, losses
+
+
+def _string_regex(shape: String) -> Regex:
+    if shape.values is not None:
+        return syntax.alternatives(*map(syntax.text, shape.values))
+    length = syntax.repeat(syntax.ANY_CHARACTER, shape.min_length, shape.max_length)
+    return syntax.both(length, *shape.regexes)
+
+
+def _cells(shape: Object, names: Regex | None, losses: set[Finding]) -> tuple[Cell, ...]:
+    """Free keys by which patterns they match; kinds without keys or values are left out."""
+    patterns = list(dict.fromkeys(r for layer in shape.layers for r, _ in layer.patterns))
+    cells: list[Cell] = []
+    for signs in _combinations(patterns):
+        if signs is None:
+            losses.add(Finding("#", "patternProperties", "too many patterns overlap"))
+            return (Cell(names, ANYTHING),)
+        goal = _goal_of(shape.layers, dict(zip(patterns, signs, strict=True)))
+        if goal is None:
+            continue
+        parts = [
+            p if sign else syntax.complement(p) for p, sign in zip(patterns, signs, strict=True)
+        ]
+        parts += [] if names is None else [names]
+        regex = syntax.both(*parts) if parts else None
+        if regex is None or is_empty(regex) is not True:
+            cells.append(Cell(regex, goal))
+    return tuple(cells)
+
+
+def _combinations(patterns: list[Regex]) -> list[tuple[bool, ...] | None]:
+    """Which patterns may match one key together; [None] where that is too much to tell."""
+    if len(patterns) <= 1:
+        return list(product((True, False), repeat=len(patterns)))
+    apart = all(
+        are_disjoint(one, other) for index, one in enumerate(patterns) for other in patterns[:index]
+    )
+    if apart:
+        alone = [tuple(i == j for j in range(len(patterns))) for i in range(len(patterns))]
+        return [*alone, (False,) * len(patterns)]
+    if len(patterns) > _MAX_OVERLAPPING:
+        return [None]
+    return list(product((True, False), repeat=len(patterns)))
+
+
+def _goal_of(layers: tuple[Layer, ...], matched: dict[Regex, bool]) -> Goal:
+    goal = ANYTHING
+    for layer in layers:
+        goals = [part for regex, part in layer.patterns if matched[regex]] or [layer.rest]
+        for part in goals:
+            goal = both(goal, part)
+    return goal

@@ -1,0 +1,108 @@
+"""Which goals have a finite value at all, and with which of their shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from structspec.errors import GrammarError
+from structspec.grammars.json.arrays import counted_goals
+from structspec.grammars.json.expand import Expander
+from structspec.grammars.json.plan import Plan, plan_object
+from structspec.grammars.json.shapes import Array, Goal, Object, Shape, bounded_array
+
+_MAX_GOALS = 20_000
+
+# An object is known by its plan from here on
+Part = Plan | Shape
+
+
+@dataclass(slots=True)
+class Productive:
+    """Every goal that can be reached from the root, with the parts that have a finite value."""
+
+    parts: dict[Goal, tuple[Part, ...]]
+
+    def __contains__(self, goal: Goal) -> bool:
+        return bool(self.parts.get(goal))
+
+
+def find_productive(expander: Expander, root: Goal, *, closed: bool) -> Productive:
+    """The least solution of: a part has a value when all that it must hold has one."""
+    found = _reach(expander, root, closed=closed)
+    finite: set[Goal] = set()
+    order = list(reversed(found))  # parts come after their whole: most are settled in one pass
+    num_before = -1
+    while num_before < len(finite):
+        num_before = len(finite)
+        for goal in order:
+            if goal not in finite and any(_is_finite(part, finite) for part in found[goal]):
+                finite.add(goal)
+    kept = {
+        goal: tuple(
+            cut for part in found[goal] if (cut := _without_infinite(part, finite)) is not None
+        )
+        for goal in order
+    }
+    return Productive(kept)
+
+
+def _reach(expander: Expander, root: Goal, *, closed: bool) -> dict[Goal, tuple[Part, ...]]:
+    found: dict[Goal, tuple[Part, ...]] = {}
+    waiting: list[Goal] = [root]
+    while waiting:
+        goal = waiting.pop()
+        if goal in found or goal is None:
+            continue
+        if len(found) >= _MAX_GOALS:
+            raise GrammarError(f"the schema unfolds to more than {_MAX_GOALS} parts", pointer="#")
+        parts: list[Part] = []
+        for shape in expander.shapes(goal):
+            part = (
+                plan_object(shape, expander, closed=closed) if isinstance(shape, Object) else shape
+            )
+            if part is not None:
+                parts.append(part)
+                waiting += _goals(part)
+        found[goal] = tuple(parts)
+    return found
+
+
+def _goals(part: Part) -> tuple[Goal, ...]:
+    if isinstance(part, Plan):
+        return part.goals
+    if isinstance(part, Array):
+        return (*part.prefix, part.rest, *counted_goals(part))
+    return ()
+
+
+def _is_finite(part: Part, finite: set[Goal]) -> bool:
+    if isinstance(part, Plan):
+        required = [slot.goal for slot in part.slots if slot.is_required]
+        num_possible = sum(slot.goal in finite for slot in part.slots)
+        has_more = any(cell.goal in finite for cell in part.cells)
+        return finite.issuperset(required) and (has_more or num_possible >= part.min_members)
+    if isinstance(part, Array):
+        num_first = min(part.min_items, len(part.prefix))
+        needed = [part.prefix[i] for i in range(num_first)]
+        needed += [part.rest] if part.min_items > len(part.prefix) else []
+        is_counted = not (part.contains and part.contains[0].minimum) or any(
+            yes in finite for yes in counted_goals(part)[::2]
+        )
+        return finite.issuperset(needed) and is_counted
+    return True
+
+
+def _without_infinite(part: Part, finite: set[Goal]) -> Part | None:
+    """The part with everything left out that has no finite value."""
+    if not _is_finite(part, finite):
+        return None
+    if isinstance(part, Plan):
+        slots = tuple(slot for slot in part.slots if slot.goal in finite)
+        cells = tuple(cell for cell in part.cells if cell.goal in finite)
+        return replace(part, slots=slots, cells=cells)
+    if isinstance(part, Array):
+        prefix = tuple(goal if goal in finite else None for goal in part.prefix)
+        return bounded_array(
+            replace(part, prefix=prefix, rest=part.rest if part.rest in finite else None)
+        )
+    return part

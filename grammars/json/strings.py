@@ -1,0 +1,50 @@
+r"""JSON strings as Lark terminals.
+
+One spelling convention makes quoting commute with `&` and `~` (see `regexes/lark.py`); strings
+without patterns may besides escape printable ASCII. A literal has the spelling `json.dumps`
+gives it, and where it holds more than ASCII each such character also as an escape.
+"""
+
+from __future__ import annotations
+
+import json
+
+from structspec.grammars.json.shapes import String
+from structspec.grammars.regexes.lark import FREE_CHARACTER, QUOTED_ANY, to_lark
+from structspec.grammars.regexes.syntax import Regex
+from structspec.grammars.regexes.syntax import text as text_regex
+
+QUOTE = '"\\""'
+
+
+def string_body(string: String) -> str:
+    """The body of a Lark terminal for these strings, quotes included."""
+    if string.values is not None:
+        return " | ".join(literal_body(text) for text in string.values)
+    if string.max_length == 0:
+        return literal_body("")
+    if not string.regexes:
+        return f"{QUOTE} {_repeated(FREE_CHARACTER, string)} {QUOTE}"
+    parts = [to_lark(regex, quoted=True) for regex in string.regexes]
+    if string.min_length or string.max_length is not None:
+        parts.append(f"({_repeated(QUOTED_ANY, string)})")
+    return f"{QUOTE} ({' & '.join(parts)}) {QUOTE}"
+
+
+def _repeated(character: str, string: String) -> str:
+    low, high = string.min_length, string.max_length
+    if high is not None:
+        return f"{character}{{{low},{high}}}"
+    return f"{character}{{{low},}}" if low else f"{character}*"
+
+
+def regex_body(regex: Regex) -> str:
+    """The body of a terminal for all strings that a regex describes, quotes included."""
+    return f"{QUOTE} {to_lark(regex, quoted=True)} {QUOTE}"
+
+
+def literal_body(text: str) -> str:
+    """The body of a terminal for one string, quotes included."""
+    if text.isascii():
+        return json.dumps(json.dumps(text))
+    return regex_body(text_regex(text))
