@@ -48,8 +48,10 @@ class Expander:
     _index: dict[int, int] = field(default_factory=dict)
     _claims: dict[Claim, Shapes] = field(default_factory=dict)
     _goals: dict[Goal, Shapes] = field(default_factory=dict)
-    _in_progress: set[Any] = field(default_factory=set)
-    _cut: set[Claim] = field(default_factory=set)  # claims met while they were in progress
+    _open_goals: set[Goal] = field(default_factory=set)
+    # claims being worked out on one value, and those met again meanwhile: they go in circles
+    _open_claims: set[Claim] = field(default_factory=set)
+    _circles: set[Claim] = field(default_factory=set)
     _made: list[Any] = field(default_factory=list)  # keeps made subschemas, so ids stay theirs
 
     def goal(self, node: Node, holds: bool = True) -> Goal:
@@ -76,14 +78,17 @@ class Expander:
         known = self._goals.get(goal)
         if known is not None:
             return known
-        if goal in self._in_progress:  # asked while it is worked out: whether it is empty
+        if goal in self._open_goals:  # asked while it is worked out: whether it is empty
             return ANY_SHAPES
-        self._in_progress.add(goal)
+        self._open_goals.add(goal)
+        outer = self._open_claims, self._circles
+        self._open_claims, self._circles = set(), set()  # a part is another value
         shapes = self._claim_shapes(goal[0])
         for claim in goal[1:]:
             shapes = self._narrow(shapes, self._claim_shapes(claim), self.node_of(claim), "schema")
         shapes = tuple(shape for shape in shapes if not self._is_empty(shape))
-        self._in_progress.discard(goal)
+        self._open_claims, self._circles = outer
+        self._open_goals.discard(goal)
         self._goals[goal] = shapes
         return shapes
 
@@ -117,15 +122,15 @@ class Expander:
         known = self._claims.get(claim)
         if known is not None:
             return known
-        if claim in self._in_progress:
-            self._cut.add(claim)
+        if claim in self._open_claims:
+            self._circles.add(claim)
             return ()  # a value would have to meet itself first: the least solution is none
-        self._in_progress.add(claim)
+        self._open_claims.add(claim)
         node, holds = self.node_of(claim), claim[1]
         shapes = self._holding(node) if holds else self._breaking(node)
-        self._in_progress.discard(claim)
-        self._cut.discard(claim)
-        if not self._cut:  # else it holds only inside what is in progress
+        self._open_claims.discard(claim)
+        self._circles.discard(claim)
+        if not self._circles:  # else it holds only inside the circle
             self._claims[claim] = shapes
         return shapes
 
@@ -150,9 +155,9 @@ class Expander:
                 shapes = self._narrow(shapes, _COMBINED[keyword](self, node), node, keyword)
             elif keyword in _UNHELD:
                 shapes = widened(shapes, Finding(node.pointer, keyword, "not part of the mask"))
-        for keyword in _LAST:
+        for keyword in _DEPENDENT:
             if keyword in schema:
-                shapes = self._narrow(shapes, _LAST[keyword](self, node), node, keyword)
+                shapes = self._narrow(shapes, self._dependent(node, keyword), node, keyword)
         if "unevaluatedProperties" in schema:
             shapes = self._unevaluated_properties(node, shapes)
         if "unevaluatedItems" in schema:
@@ -347,6 +352,8 @@ class Expander:
         for keyword in schema:
             if keyword in _BROKEN:
                 shapes += _BROKEN[keyword](self, node)
+            elif keyword in _DEPENDENT:
+                shapes += self._not_dependent(node, keyword)
             elif keyword in (*_UNHELD, "unevaluatedProperties", "unevaluatedItems"):
                 finding = Finding(node.pointer, keyword, "its opposite is not part of the mask")
                 shapes += widened(ANY_SHAPES, finding)
@@ -430,10 +437,7 @@ _COMBINED: dict[str, Callable[[Expander, Node], Shapes]] = {
     "enum": Expander._enum,
     "const": Expander._const,
 }
-_LAST: dict[str, Callable[[Expander, Node], Shapes]] = {
-    keyword: (lambda expander, node, keyword=keyword: expander._dependent(node, keyword))
-    for keyword in ("dependentRequired", "dependentSchemas", "dependencies")
-}
+_DEPENDENT = ("dependentRequired", "dependentSchemas", "dependencies")
 _BROKEN: dict[str, Callable[[Expander, Node], Shapes]] = {
     "$ref": lambda expander, node: expander._reference(node, False),
     "allOf": Expander._not_all_of,
@@ -443,10 +447,6 @@ _BROKEN: dict[str, Callable[[Expander, Node], Shapes]] = {
     "if": Expander._not_if,
     "enum": Expander._not_enum,
     "const": Expander._not_const,
-    **{
-        keyword: (lambda expander, node, keyword=keyword: expander._not_dependent(node, keyword))
-        for keyword in ("dependentRequired", "dependentSchemas", "dependencies")
-    },
 }
 
 

@@ -34,10 +34,12 @@ class ObjectWriter:
         if any_order and len(plan.slots) > 1:
             return self._any_order(plan)
         num_states = (len(plan.slots) + 1) * (_cap(plan) + 1)
+        may_be_empty = plan.min_members == 0 and not any(slot.is_required for slot in plan.slots)
         if _is_counted(plan) and num_states > _MAX_STATES:
             self.lose(Finding("#", "maxProperties", "too many keys to count"))
             plan = _uncounted(plan)
-        may_be_empty = plan.min_members == 0 and not any(slot.is_required for slot in plan.slots)
+        elif not _is_counted(plan):
+            plan = _uncounted(plan)
         return self._wrapped(self._in_order(plan), may_be_empty=may_be_empty)
 
     def _wrapped(self, inner: str | None, *, may_be_empty: bool) -> str:

@@ -47,7 +47,7 @@ class Plan:
     @property
     def goals(self) -> tuple[Goal, ...]:
         """What it is made of."""
-        return tuple(part.goal for part in (*self.slots, *self.cells))
+        return (*(slot.goal for slot in self.slots), *(cell.goal for cell in self.cells))
 
 
 def plan_object(shape: Object, expander: Expander, *, closed: bool) -> Plan | None:
