@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, time
+from functools import partial
 from typing import Any
 
 import jsonschema
@@ -16,7 +14,8 @@ from jsonschema.exceptions import best_match
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS
 from referencing.exceptions import Unresolvable
 
-from structspec.errors import GrammarError, OutputInvalid, UnsupportedConstraint
+from structspec.errors import GrammarError, OutputInvalid
+from structspec.grammars.formats import FORMATS, is_format
 from structspec.grammars.json_schema import drafts_of
 from structspec.json_patterns import compile_pattern, with_ecma_patterns
 
@@ -27,11 +26,6 @@ MAX_MESSAGE = 300
 _DATA_KEYWORDS = {"const", "enum", "default", "examples", "example"}  # hold values, not schemas
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _NAMED = (("properties",), ("$defs",), ("definitions",), ("dependentSchemas",))
-
-_DURATION = re.compile(
-    r"P(?!$)(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)", re.ASCII
-)
-_OFFSET = re.compile(r".*(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE)
 
 
 def json_pointer(path: Iterable[Any]) -> str:
@@ -185,40 +179,16 @@ def _finite_float(digits: str) -> float:
     return value
 
 
-def _is_date_time(text: object) -> bool:
-    if isinstance(text, str):
-        datetime.fromisoformat(text)  # raises ValueError
-        return text[10:11] in ("T", "t", " ") and _OFFSET.fullmatch(text) is not None
-    return True
-
-
-def _is_time(text: object) -> bool:
-    if isinstance(text, str):
-        time.fromisoformat(text)  # raises ValueError
-        return _OFFSET.fullmatch(text) is not None
-    return True
-
-
-def _is_duration(text: object) -> bool:
-    return not isinstance(text, str) or _DURATION.fullmatch(text) is not None
-
-
-def _is_regex(text: object) -> bool:
-    if isinstance(text, str):
-        with contextlib.suppress(UnsupportedConstraint):  # well formed, though of no finite kind
-            compile_pattern(text)  # raises GrammarError
-    return True
-
-
 def _format_checker() -> jsonschema.FormatChecker:
-    """What jsonschema checks without further packages, corrected and completed."""
-    formats = jsonschema.Draft202012Validator.FORMAT_CHECKER.checkers.keys()
-    checker = jsonschema.FormatChecker(formats)
-    checker.checks("date-time", raises=ValueError)(_is_date_time)
-    checker.checks("time", raises=ValueError)(_is_time)
-    checker.checks("duration")(_is_duration)
-    checker.checks("regex", raises=GrammarError)(_is_regex)
+    """The formats that the grammar layer knows; others are annotations."""
+    checker = jsonschema.FormatChecker(formats=())
+    for name in FORMATS:
+        checker.checks(name)(partial(_is_format, name))
     return checker
+
+
+def _is_format(name: str, value: object) -> bool:
+    return not isinstance(value, str) or is_format(name, value)
 
 
 _FORMATS = _format_checker()

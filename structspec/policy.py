@@ -18,7 +18,7 @@ from typing import Literal
 
 from structspec.constraint import Constraint, JsonSchema
 from structspec.errors import UnsupportedConstraint
-from structspec.grammars.base import CompiledGrammar, Report
+from structspec.grammars.base import CompiledGrammar, Finding, Report
 from structspec.request import SamplingParams
 
 OnUnsupported = Literal["error", "validate", "ignore"]
@@ -40,20 +40,25 @@ def check_report(report: Report, constraint: Constraint, on_unsupported: OnUnsup
     """
     if report.exact or _accepts_all(constraint, on_unsupported):
         return
-    findings = report.refused + report.approximated
-    places = [f"{one.pointer}: {one.keyword}" if one.pointer else one.keyword for one in findings]
-    named = ", ".join(places[1 : MAX_NAMED + 1])
-    num_more = len(places) - MAX_NAMED - 1
-    others = f"; so does {named}" if named else ""
-    others += f" and {num_more} more" if num_more > 0 else ""
-    first = findings[0]
+    first, *others = report.refused + report.approximated
     why = f" ({first.reason})" if first.reason else ""
-    what = "refused" if on_unsupported == "error" else "refused, since its text cannot be validated"
+    places = ", ".join(_place(one) for one in others[:MAX_NAMED])
+    if len(others) > MAX_NAMED:
+        places += f" and {len(others) - MAX_NAMED} more"
+    too = f", nor is {places}" if places else ""
+    then = (
+        "on_unsupported='error' refuses that"
+        if on_unsupported == "error"
+        else "its text cannot be validated either, so only on_unsupported='ignore' would do"
+    )
     raise UnsupportedConstraint(
-        f"{first.keyword} needs more than a mask{why}{others};"
-        f" {what}: on_unsupported={on_unsupported!r}",
+        f"{first.keyword} is not wholly in the mask{why}{too}; {then}",
         pointer=first.pointer or None,
     )
+
+
+def _place(finding: Finding) -> str:
+    return ": ".join(filter(None, (finding.pointer, finding.keyword)))
 
 
 def unless_unsupported(

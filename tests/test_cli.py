@@ -14,8 +14,10 @@ import pytest
 import structspec
 import structspec.llm
 from structspec.cli import main
+from structspec.cli.generate import describe
 from structspec.errors import ModelNotFound, Truncated
 from structspec.generation import Generation
+from structspec.grammars.base import Finding, Report
 from structspec.request import RequestStats, Usage
 
 
@@ -101,6 +103,24 @@ def test_only_options_that_were_given_are_passed_on(fake: type[FakeLLM]) -> None
     }
 
 
+def test_what_goes_with_a_constraint_is_passed_on_as_python_says_it(fake: type[FakeLLM]) -> None:
+    flags = ["--on-unsupported", "ignore", "--max-attempts", "5", "--property-order", "schema"]
+    flags += ["--style", "compact", "--no-closed"]
+    assert main(["generate", "--prompt", "x", "--schema", '{"type": "object"}', *flags]) == 0
+    assert fake.asked == {
+        **{"model": "smollm2-135m", "prompt": "x", "schema": '{"type": "object"}'},
+        **{"on_unsupported": "ignore", "max_attempts": 5, "property_order": "schema"},
+        **{"style": "compact", "closed": False},
+    }
+
+
+def test_stats_say_which_attempt_it_was_and_what_the_mask_did_not_hold() -> None:
+    loose = Report("llguidance", approximated=(Finding("#/a", "uniqueItems"),))
+    stats = RequestStats(num_target_steps=1, seconds=1.0)
+    told = describe(Generation([1], "[1]", (1,), "stop", Usage(1, 1), stats, loose, 2))
+    assert told.endswith("; attempt 2; not wholly in the mask: #/a/uniqueItems")
+
+
 def test_schema_may_be_a_file_or_a_python_type(
     fake: type[FakeLLM], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +165,12 @@ MISTAKES = [
         "#/properties/a/$ref",
     ),
     (["--schema", '{"not": {}}'], "#: no finite value"),
+    (["--max-attempts", "2"], "max_attempts= is about output that does not meet its constraint"),
+    (
+        ["--schema", '{"items": {"type": "string"}, "uniqueItems": true}']
+        + ["--on-unsupported", "error"],
+        "#: uniqueItems is not wholly in the mask",
+    ),
 ]
 
 

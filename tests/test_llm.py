@@ -244,6 +244,21 @@ def test_the_async_twin_gives_the_same_and_cancels_with_its_task(llm: LLM):
         async with AsyncLLM("smollm2-135m", config=EngineConfig(max_model_len=1024)) as twin:
             both = await asyncio.gather(*(twin.generate(ADA, schema=Person) for _ in range(2)))
             assert both == [llm.generate(ADA, schema=Person)] * 2
+            ages: list[int] = []
+
+            class Picky(BaseModel):
+                age: int
+
+                @field_validator("age")
+                @classmethod
+                def refuse_the_first(cls, age: int) -> int:
+                    ages.append(age)
+                    if len(ages) == 1:
+                        raise ValueError("not this one")
+                    return age
+
+            again = await twin.generate_raw(ADA, schema=Picky)
+            assert (again.num_attempts, again.value.age, len(ages)) == (2, ages[1], 2)
             pieces = [piece async for piece in twin.stream(ADA, schema=Person)]
             assert Person.model_validate_json("".join(pieces)) == both[0]
             endless = asyncio.create_task(twin.generate("Write a long story.", max_tokens=900))

@@ -262,11 +262,10 @@ def test_a_stream_makes_one_attempt(llm: LLM) -> None:
 
 
 def test_error_ends_a_request_before_it_writes(llm: LLM) -> None:
-    free_map = {"type": "object", "additionalProperties": {"type": "integer"}}
     results = llm.generate_raw(
-        [ASK, ASK], schema=free_map, on_unsupported="error", return_errors=True
+        [ASK, ASK], schema=UNIQUE, on_unsupported="error", return_errors=True
     )
     for error in results:
         assert isinstance(error, UnsupportedConstraint)
-        assert error.pointer == "#" and "additionalProperties" in str(error)
+        assert error.pointer == "#" and "uniqueItems" in str(error)
     assert llm.generate_raw(ASK, schema=Word, on_unsupported="error").report.exact  # type: ignore[union-attr]
