@@ -68,7 +68,7 @@ class Explanation:
     def backend(self) -> str:
         """Which backend, and why where there was a choice."""
         report = self.report
-        return f"{report.backend}: {report.reason}" if report.reason else report.backend
+        return f"{report.backend} ({report.reason})" if report.reason else report.backend
 
     @property
     def cost(self) -> str:
