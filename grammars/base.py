@@ -124,8 +124,11 @@ class CompiledGrammar(Protocol):
     def matcher(self) -> Matcher:
         """A matcher at the start of the text; cheap."""
 
-    def pack(self) -> Packed:
-        """Itself as bytes, for `Backend.unpack` in another process or on another day."""
+    def pack(self) -> Packed | None:
+        """Itself as bytes, for `Backend.unpack` in another process or on another day.
+
+        None where the library has no way to.
+        """
 
 
 class Backend(Protocol):

@@ -75,9 +75,12 @@ def main(file_descriptor: int) -> None:
 
 def _work(connection: Connection, jobs: queue.SimpleQueue[bytes]) -> None:
     setup: WorkerSetup = pickle.loads(jobs.get())
-    backends = Backends(Vocabulary(setup.token_bytes, setup.stop_token_ids, _encode_nothing))
+    whole = Backends(Vocabulary(setup.token_bytes, setup.stop_token_ids, _cannot_encode))
+    # What packs as text needs no tokens, and tokenising cannot be had here.
+    bare = Backends(Vocabulary.bytes())
     while True:
         library, constraint = pickle.loads(jobs.get())
+        backends = bare if library == "llguidance" else whole
         error = _make_ready(backends, library, constraint)
         connection.send(error)
         if error is None:
@@ -105,7 +108,9 @@ def _compile(
     _limit_memory(num_bytes_before + limits.max_memory_bytes)
     result: Packed | StructspecError
     try:
-        result = backends.get(library, constraint).compile(constraint).pack()
+        packed = backends.get(library, constraint).compile(constraint).pack()
+        assert packed is not None, f"{library} cannot compile in another process"
+        result = packed
     except StructspecError as error:
         result = error
     except RecursionError:
@@ -158,6 +163,5 @@ def _num_bytes(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def _encode_nothing(text: str) -> list[int]:
-    """Only matchers tokenise, and there are none here."""
-    return []
+def _cannot_encode(text: str) -> list[int]:
+    raise NotImplementedError("a tokenizer does not cross processes")

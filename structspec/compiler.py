@@ -36,7 +36,8 @@ logger = logging.getLogger("structspec")
 
 _PATIENCE_S = 1.0  # what takes longer in a thread is moved to a process
 _UNUSED_S = 60.0  # a process with nothing to do for so long is ended
-_IN_THREADS = ("llguidance", "lm-format-enforcer")
+_IN_THREADS = ("llguidance",)
+_ONLY_IN_THREADS = ("lm-format-enforcer",)  # what it compiles to cannot be sent
 # Longer text goes to a process at once. Rules that lead to each other a few thousand deep overflow
 # the stack inside the library, which ends the process: better not this one.
 _MAX_IN_THREAD = 16_384
@@ -132,7 +133,9 @@ class GrammarCompiler:
                 return self._in_flight[job.key].future
             job.future.set_running_or_notify_cancel()  # from here on nobody can cancel it
             self._in_flight[job.key] = job
-            if job.library in _IN_THREADS and job.num_characters <= _MAX_IN_THREAD:
+            if job.library in _ONLY_IN_THREADS or (
+                job.library in _IN_THREADS and job.num_characters <= _MAX_IN_THREAD
+            ):
                 self._threads.put(job)
             else:
                 self._slow().put(job)
@@ -216,8 +219,8 @@ class GrammarCompiler:
             return kept
         backend = self._backends.get(job.library, job.constraint)
         compiled = backend.compile(job.constraint)
-        if self._disk is not None:
-            self._disk.write(job.library, job.digest, compiled.pack())
+        if self._disk is not None and (packed := compiled.pack()) is not None:
+            self._disk.write(job.library, job.digest, packed)
         return compiled
 
     def _compile_elsewhere(self, job: Job) -> CompiledGrammar:
@@ -241,8 +244,9 @@ class GrammarCompiler:
 
     def _move_on(self, job: Job) -> None:
         """What takes too long in a thread is tried in a process, where it can be stopped."""
-        if self._timeout_s <= _PATIENCE_S:
-            self._finish(job, CompileTimeout(over_time(self._timeout_s)))
+        if self._timeout_s <= _PATIENCE_S or job.library in _ONLY_IN_THREADS:
+            seconds = min(self._timeout_s, _PATIENCE_S)
+            self._finish(job, CompileTimeout(over_time(seconds)))
             return
         with self._lock:
             if not self._is_closed:

@@ -47,6 +47,8 @@ CONSTRAINTS: dict[str, Constraint] = {
     "regex-fixed": Regex("yes"),
     "choice-prefixes": Choice(("a", "ab", "abc", 'q"uo\nte', "é😀")),
 }
+OUTLINES_TAKES = ("regex-date", "regex-may-be-empty", "regex-fixed")
+ENFORCER_TAKES = ("json", "json-union", "regex-date", "regex-maybe-more", "regex-fixed")
 LARK = Grammar('start: term ("+" term)*\nterm: /[0-9]+/ | "(" start ")"')
 EBNF = Grammar('root ::= term ("+" term)*\nterm ::= [0-9]+ | "(" root ")"')
 
@@ -60,6 +62,11 @@ CASES: list[tuple[str, str, Constraint]] = [
     ("xgrammar", "lark", LARK),
     ("xgrammar", "ebnf", EBNF),
     ("xgrammar", "json-pretty", JsonSchema(PERSON, style="pretty")),
+    *(("outlines", name, CONSTRAINTS[name]) for name in OUTLINES_TAKES),
+    ("outlines", "regex-bounded", Regex("[a-z]{2,40}")),
+    ("outlines", "choice", Choice(("yes", "no", 'q"uo\nte', "é😀"))),
+    *(("lm-format-enforcer", name, CONSTRAINTS[name]) for name in ENFORCER_TAKES),
+    ("lm-format-enforcer", "choice", Choice(("a", "ab", "abc", 'q"uo\nte'))),
 ]
 CASE_IDS = [f"{library}-{name}" for library, name, _ in CASES]
 

@@ -26,6 +26,7 @@ STEPS = st.lists(
     min_size=1,
     max_size=25,
 )
+LIBRARIES = ["llguidance", "xgrammar", "outlines", "lm-format-enforcer"]
 WALKS = settings(max_examples=15, deadline=None, derandomize=True)
 
 
@@ -225,7 +226,7 @@ def filler(vocabulary_name: str, library: str) -> Backend:
 
 
 @pytest.mark.parametrize("vocabulary_name", VOCABULARIES)
-@pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
+@pytest.mark.parametrize("library", LIBRARIES)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_filling_many_requests_at_once_gives_the_rows_of_each_alone(vocabulary_name, library, data):
@@ -249,7 +250,7 @@ def test_filling_many_requests_at_once_gives_the_rows_of_each_alone(vocabulary_n
         np.testing.assert_array_equal(row_of(job.matcher, vocabulary), row)
 
 
-@pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_rows_behind_the_first_refused_draft_are_left_alone(library):
     vocabulary = VOCABULARIES["bytes"]()
     grammar = compiled("bytes", library, "regex-fixed")

@@ -1,0 +1,61 @@
+"""lm-format-enforcer: what it writes is sound, what it cannot hold is said."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import numpy as np
+import pytest
+
+from structspec.bitmask import allocate_bitmask, unpack_row
+from structspec.constraint import Choice, Grammar, JsonSchema, Regex
+from structspec.errors import GrammarError, UnsupportedConstraint
+from tests.grammars.cases import PERSON, VOCABULARIES, backend
+
+NAME = "lm-format-enforcer"
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [Regex(r"\d{4}-\d\d"), Regex("(ab|cd)+e?"), Regex(r"[^\W\d]{2,9}"), Choice(("a", "abc", "b"))],
+    ids=str,
+)
+def test_whatever_it_writes_of_a_regex_or_choices_llguidance_takes(constraint):
+    vocabulary = VOCABULARIES["pieces"]()
+    grammars = [backend("pieces", name).compile(constraint) for name in (NAME, "llguidance")]
+    bitmask = allocate_bitmask(1, vocabulary.vocab_size)
+    for seed in range(20):
+        random = Random(seed)
+        writer, reader = (grammar.matcher() for grammar in grammars)
+        for _ in range(12):
+            writer.fill(bitmask, 0)
+            allowed = np.flatnonzero(unpack_row(bitmask[0], vocabulary.vocab_size))
+            token_id = int(random.choice(allowed))
+            assert writer.accept(token_id)
+            assert reader.accept(token_id)
+
+
+def test_nothing_of_a_schema_is_called_enforced():
+    report = backend("bytes", NAME).report(JsonSchema(PERSON))
+    assert not report.enforced
+    assert {"style", "maxLength", "required"} <= {f.keyword for f in report.approximated}
+
+
+def test_json_of_the_schema_can_be_written():
+    matcher = backend("bytes", NAME).compile(JsonSchema(PERSON)).matcher()
+    text = json.dumps({"name": "Ada", "age": 36, "tags": ["a"]})
+    assert all(map(matcher.accept, text.encode()))
+    assert matcher.accept(256)
+
+
+def test_a_character_that_no_token_is_cannot_be_written():
+    with pytest.raises(UnsupportedConstraint, match="'😀'"):
+        backend("pieces", NAME).compile(Choice(("é", "😀")))
+    assert backend("pieces", NAME).compile(Choice(("é",)))
+
+
+@pytest.mark.parametrize("constraint", [Grammar('start: "a"'), Regex("(?=a)b")], ids=str)
+def test_what_it_cannot_read_is_refused(constraint):
+    with pytest.raises(GrammarError):
+        backend("bytes", NAME).compile(constraint)
