@@ -15,6 +15,7 @@ from jsonschema.exceptions import SchemaError
 
 from structspec.constraint import JsonSchema, JsonStyle, PropertyOrder, find_half_character
 from structspec.errors import GrammarError
+from structspec.grammars.keyword_values import looks_right
 
 Schema = dict[str, Any] | bool
 
@@ -40,6 +41,7 @@ _SETTINGS = {
     "property_order": get_args(PropertyOrder),
     "closed": (True, False),
 }
+_IDENTIFIERS = frozenset(("$id", "id", "$anchor", "$dynamicAnchor"))
 _MAX_NUMBER = sys.float_info.max
 # patterns are ECMAScript's, which Python's `re` cannot judge: a backend does
 _NO_FORMATS = jsonschema.FormatChecker(formats=())
@@ -143,12 +145,20 @@ def parse(constraint: JsonSchema) -> Document:
     if not isinstance(root, (dict, bool)):
         raise GrammarError("a schema is an object, true or false", pointer="#")
     _check_values(root)
-    check_meta_schema(root)
     document = Document(root)
-    _register(document, document.root_node())
+    _check_keywords(document)
     for node in document.nodes(with_definitions=True):
-        _check_cycle(document, node)
+        if "$ref" in node.keywords():
+            _check_cycle(document, node)
     return document
+
+
+def _check_keywords(document: Document) -> None:
+    """Note every `$id` and anchor; raise GrammarError where a keyword has no value of its kind."""
+    is_old = document.is_integer_spelled
+    if all([looks_right(schema, is_old_draft=is_old) for schema in _register(document)]):
+        return
+    check_meta_schema(document.root)
 
 
 def _check_settings(constraint: JsonSchema) -> None:
@@ -269,23 +279,32 @@ def base_of(node: Node) -> str:
     return urldefrag(urljoin(node.base_uri, identifier))[0]
 
 
-def _register(document: Document, root: Node) -> None:
-    """Note every `$id` and anchor."""
+def _register(document: Document) -> Iterator[dict[str, Any]]:
+    """Note every `$id` and anchor, on the way through all subschemas."""
     resources = document._resources
+    root = document.root_node()
     resources[""] = root
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        schema, base = node.keywords(), base_of(node)
-        if base != node.base_uri:
-            resources.setdefault(base, node)
-        for keyword in ("$anchor", "$dynamicAnchor", node.id_keyword):
-            name = schema.get(keyword)
-            if isinstance(name, str):
-                anchor = urldefrag(name)[1] if keyword == node.id_keyword else name
-                if anchor:
-                    resources.setdefault(f"{base}#{anchor}", node)
+        if not isinstance(node.schema, dict):
+            continue
+        yield node.schema
+        if not _IDENTIFIERS.isdisjoint(node.schema):
+            _register_node(resources, node)
         waiting += [*children(node), *definitions(node)]
+
+
+def _register_node(resources: dict[str, Node], node: Node) -> None:
+    schema, base = node.keywords(), base_of(node)
+    if base != node.base_uri:
+        resources.setdefault(base, node)
+    for keyword in ("$anchor", "$dynamicAnchor", node.id_keyword):
+        name = schema.get(keyword)
+        if isinstance(name, str):
+            anchor = urldefrag(name)[1] if keyword == node.id_keyword else name
+            if anchor:
+                resources.setdefault(f"{base}#{anchor}", node)
 
 
 def _follow(resource: Node, fragment: str, source: Node, reference: str) -> Node:

@@ -34,7 +34,8 @@ from structspec.grammars.regexes.syntax import text as text_regex
 Shapes = tuple[Shape, ...]
 
 _MAX_ALTERNATIVES = 64  # of one goal: beyond, a combination is widened
-_MAX_PAIRS = 4096  # meets of two lists of alternatives
+_MAX_PAIRS = 1024  # meets of two lists of alternatives
+_MAX_PAIRS_IN_ALL = 6_000  # of one schema: a pair of large objects takes a tenth of a millisecond
 _UNHELD = ("$dynamicRef", "$recursiveRef")
 
 
@@ -48,6 +49,7 @@ class Expander:
     _index: dict[int, int] = field(default_factory=dict)
     _claims: dict[Claim, Shapes] = field(default_factory=dict)
     _goals: dict[Goal, Shapes] = field(default_factory=dict)
+    _num_pairs: int = 0
     _open_goals: set[Goal] = field(default_factory=set)
     # claims being worked out on one value, and those met again meanwhile: they go in circles
     _open_claims: set[Claim] = field(default_factory=set)
@@ -112,7 +114,9 @@ class Expander:
             return left
         if left is ANY_SHAPES:
             return right
-        if len(left) * len(right) <= _MAX_PAIRS:
+        num_pairs = len(left) * len(right)
+        self._num_pairs += num_pairs
+        if num_pairs <= _MAX_PAIRS and self._num_pairs <= _MAX_PAIRS_IN_ALL:
             met = meet_all(left, right)
             if len(met) <= _MAX_ALTERNATIVES or len(met) <= len(left):
                 return met
@@ -208,28 +212,41 @@ class Expander:
     def _one_of(self, node: Node) -> Shapes:
         goals = self._parts(node, "oneOf")
         lists = [self._of(goal) for goal in goals]
-        clashes = [
-            [j for j in range(len(goals)) if j != i and not self._are_apart(lists[i], lists[j])]
-            for i in range(len(goals))
-        ]
-        if not any(clashes):
-            self._note(node, "oneOf became anyOf: no value meets two of its parts")
-            return distinct([shape for shapes in lists for shape in shapes])
-        self._note(node, "each part of oneOf now excludes the others")
         found: list[Shape] = []
-        for shapes, others in zip(lists, clashes, strict=True):
-            kept = shapes
-            for other in others:
-                kept = self._without(kept, goals[other], node)
-            found += kept
-        return distinct(found)
+        is_apart = True
+        for index, shapes in enumerate(lists):
+            others = [other for other in range(len(goals)) if other != index]
+            for shape in shapes:
+                clashes = [o for o in others if not self._are_apart((shape,), lists[o])]
+                is_apart = is_apart and not clashes
+                alone: Shapes = (shape,)
+                for other in clashes:
+                    alone = self._without(alone, goals[other], node)
+                found += alone
+        self._note(
+            node,
+            "oneOf became anyOf: no value meets two of its parts"
+            if is_apart
+            else "each part of oneOf now excludes the others",
+        )
+        return self._bounded(distinct(found), lists, node)
+
+    def _bounded(self, shapes: Shapes, lists: list[Shapes], node: Node) -> Shapes:
+        """The shapes, or what they were made from with a loss if there are too many."""
+        if len(shapes) <= _MAX_ALTERNATIVES:
+            return shapes
+        every = distinct([shape for part in lists for shape in part])
+        if len(every) >= len(shapes):
+            return shapes
+        return widened(every, Finding(node.pointer, "oneOf", "too many combinations for the mask"))
 
     def _without(self, shapes: Shapes, goal: Goal, node: Node) -> Shapes:
         """The shapes that break a goal."""
         if not goal:
             return shapes if goal is None else ()
         ((index, holds),) = goal
-        return self._narrow(shapes, self._claim_shapes((index, not holds)), node, "oneOf")
+        met = self._narrow(shapes, self._claim_shapes((index, not holds)), node, "oneOf")
+        return tuple(shape for shape in met if not self._is_empty(shape))
 
     def _are_apart(self, left: Shapes, right: Shapes) -> bool:
         if len(left) * len(right) > _MAX_PAIRS:

@@ -188,6 +188,9 @@ class Object:
     evaluated: Evaluated = Evaluated()
     losses: Losses = _NONE
 
+    def __hash__(self) -> int:
+        return hash((tuple(self.members.items()), self.layers, self.min_members, self.max_members))
+
     def goal_for(self, name: str) -> Goal:
         """What the value of a key must meet."""
         if name in self.members:
@@ -213,11 +216,7 @@ def meet_all(left: tuple[Shape, ...], right: tuple[Shape, ...]) -> tuple[Shape, 
 
 def distinct(shapes: list[Shape] | tuple[Shape, ...]) -> tuple[Shape, ...]:
     """The shapes, equal ones once."""
-    kept: list[Shape] = []
-    for shape in shapes:
-        if shape not in kept:
-            kept.append(shape)
-    return tuple(kept)
+    return tuple(dict.fromkeys(shapes))
 
 
 def meet(one: Shape, other: Shape) -> Shape | None:
