@@ -1,0 +1,90 @@
+"""From a schema never seen before to its first mask, beside bare llguidance.
+
+python -m tests.bench.bench_first_mask [DATA] [--vocab smollm2] [--vocab path/of/tokenizer.json]
+
+ours      compile (checks, rewriting, report, probe), a matcher, one row
+bare      the library's own reading of the schema, a matcher, one row
+compiler  the same as ours through `GrammarCompiler.submit`: a thread or a process, and its cache
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from structspec.bench.bare import BareLLGuidance
+from structspec.bench.cases import Case, read_cases
+from structspec.bench.columns import Refused, Router, Subject
+from structspec.bench.vocabularies import load_vocabulary
+from structspec.bench.walk import Walker
+from structspec.compiler import GrammarCompiler
+from structspec.errors import GrammarError
+from structspec.vocabulary import Vocabulary
+from tests.bench.timing import print_table
+
+SAMPLE = Path(__file__).parents[1] / "data" / "jsonschemabench" / "sample.jsonl.gz"
+PERCENTILES = (50, 90, 99)
+
+FirstMatcher = Callable[[Case], Walker]
+
+
+def through_subject(subject: Subject) -> FirstMatcher:
+    """Compiled where it is asked for."""
+    return lambda case: subject.compile(case).matcher()
+
+
+def through_compiler(compiler: GrammarCompiler) -> FirstMatcher:
+    """Compiled as an engine has it done."""
+    return lambda case: compiler.submit(case.constraint()).result().matcher()
+
+
+def measure_ms(first_matcher: FirstMatcher, case: Case, vocabulary: Vocabulary) -> float | None:
+    """The time to the first mask; None where the constraint is refused."""
+    bitmask = np.zeros((1, vocabulary.num_words), np.int32)
+    start = time.perf_counter()
+    try:
+        first_matcher(case).fill(bitmask, 0)
+    except (Refused, GrammarError):
+        return None
+    return (time.perf_counter() - start) * 1e3
+
+
+def measure_all(name: str, cases: Sequence[Case]) -> list[tuple[object, ...]]:
+    """One row a way; the ways take turns on every schema, and only what all take counts."""
+    vocabulary = load_vocabulary(name)
+    compiler = GrammarCompiler(vocabulary)
+    ways = {
+        "bare": through_subject(BareLLGuidance(vocabulary)),
+        "ours": through_subject(Router(vocabulary)),
+        "compiler": through_compiler(compiler),
+    }
+    for first_matcher in ways.values():  # imports, and the library's own first use
+        measure_ms(first_matcher, cases[0], vocabulary)
+    table = [
+        [measure_ms(first_matcher, case, vocabulary) for first_matcher in ways.values()]
+        for case in cases[1:]
+    ]
+    compiler.close()
+    times = np.array([times for times in table if None not in times], np.float64)
+    label = f"{Path(name).name if '/' in name else name}, {vocabulary.vocab_size:,}"
+    return [
+        (label, way, len(times), *(f"{np.percentile(column, p):.2f}" for p in PERCENTILES))
+        for way, column in zip(ways, times.T, strict=True)
+    ]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, nargs="?", default=SAMPLE)
+    parser.add_argument("--vocab", action="append")
+    parser.add_argument("--sample", type=int)
+    options = parser.parse_args()
+    chosen = read_cases(options.data, options.sample)
+    print_table(
+        ("vocabulary", "", "schemas", "p50 ms", "p90 ms", "p99 ms"),
+        [row for name in options.vocab or ["smollm2"] for row in measure_all(name, chosen)],
+    )
