@@ -2,9 +2,12 @@
 
 parent                                 worker
   vocabulary and limits, once      →
-  library and constraint           →
-                                   ←   ready to compile (None), or why it never will be
-                                   ←   the packed grammar or an error
+  backend and constraint           →
+                                   ←   None: it is there
+                                   ←   the backend that "auto" means
+                                   ←   None: its library is loaded
+                                   ←   the packed grammar
+An error in place of one of these is the last message.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import pickle
 import queue
 import resource
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeVar
 
 from structspec.constraint import TOO_DEEP, Constraint
 from structspec.errors import (
@@ -27,13 +32,14 @@ from structspec.errors import (
     StructspecError,
     UnsupportedConstraint,
 )
-from structspec.grammars.base import Packed
-from structspec.grammars.router import Backends, LibraryName
+from structspec.grammars.base import BackendName, CompiledGrammar, Packed
+from structspec.grammars.router import Backends, LibraryName, choose
 from structspec.vocabulary import Vocabulary
 
 # Half of what a thread has: what can be compiled here does not overflow the parent's stack.
 _STACK_BYTES = 4 * 2**20
 _MAX_PACKED_BYTES = 64 * 2**20
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,13 @@ class WorkerLimits:
 class WorkerSetup:
     """What a worker is told first."""
 
-    token_bytes: tuple[bytes | None, ...]
-    stop_token_ids: tuple[int, ...]
+    vocabulary: Vocabulary
     limits: WorkerLimits
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, limits: WorkerLimits) -> WorkerSetup:
+        """A tokenizer does not cross processes, so the vocabulary goes without."""
+        return cls(replace(vocabulary, encode_text=_cannot_encode), limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,60 +85,68 @@ def main(file_descriptor: int) -> None:
 
 def _work(connection: Connection, jobs: queue.SimpleQueue[bytes]) -> None:
     setup: WorkerSetup = pickle.loads(jobs.get())
-    whole = Backends(Vocabulary(setup.token_bytes, setup.stop_token_ids, _cannot_encode))
-    # What packs as text needs no tokens, and tokenising cannot be had here.
-    bare = Backends(Vocabulary.bytes())
+    encode_text = greedy_encoder(setup.vocabulary.token_bytes)
+    backends = Backends(replace(setup.vocabulary, encode_text=encode_text))
     while True:
-        library, constraint = pickle.loads(jobs.get())
-        backends = bare if library == "llguidance" else whole
-        error = _make_ready(backends, library, constraint)
-        connection.send(error)
-        if error is None:
-            connection.send(_compile(backends, library, constraint, setup.limits))
+        name, constraint = pickle.loads(jobs.get())
+        connection.send(None)
+        for message in _answers(backends, name, constraint, setup.limits):
+            connection.send(message)
 
 
-def _make_ready(
-    backends: Backends, library: LibraryName, constraint: Constraint
-) -> StructspecError | None:
-    """Import the library and build its tokenizer: slow the first time, and nobody's compile."""
-    try:
-        backends.get(library, constraint)
-    except StructspecError as error:
-        return error
-    except Exception as error:
-        return EngineError(f"a compile process cannot start: {type(error).__name__}: {error}")
-    return None
+def _answers(
+    backends: Backends, name: BackendName, constraint: Constraint, limits: WorkerLimits
+) -> Iterator[LibraryName | StructspecError | Answer | None]:
+    """The messages about one job, each when it is due."""
+    _limit_cpu(limits)
+    library = _attempt(lambda: choose(name, constraint)[0], limits)
+    yield library
+    if isinstance(library, StructspecError):
+        return
+    backend = _attempt(lambda: backends.get(library, constraint), limits)
+    if isinstance(backend, StructspecError):
+        yield backend
+        return
+    yield None
+    yield _compile(backends, name, constraint, limits)
 
 
 def _compile(
-    backends: Backends, library: LibraryName, constraint: Constraint, limits: WorkerLimits
+    backends: Backends, name: BackendName, constraint: Constraint, limits: WorkerLimits
 ) -> Answer:
     num_bytes_before = _num_bytes("VmSize")
     _limit_cpu(limits)
     _limit_memory(num_bytes_before + limits.max_memory_bytes)
-    result: Packed | StructspecError
-    try:
-        packed = backends.get(library, constraint).compile(constraint).pack()
-        assert packed is not None, f"{library} cannot compile in another process"
-        result = packed
-    except StructspecError as error:
-        result = error
-    except RecursionError:
-        result = GrammarError(TOO_DEEP)
-    except Exception as error:
-        _limit_memory(resource.RLIM_INFINITY)
-        if isinstance(error, MemoryError) or "bad_alloc" in str(error):
-            result = out_of_memory(limits)
-        else:
-            result = EngineError(f"compiling failed: {type(error).__name__}: {error}")
+    result = _attempt(lambda: _pack(backends.compile(name, constraint)), limits)
     _limit_memory(resource.RLIM_INFINITY)
-    if isinstance(result, Packed) and len(result.data) > _MAX_PACKED_BYTES:
-        result = UnsupportedConstraint(
-            f"it compiles to {len(result.data) >> 20} MB, more than the {_MAX_PACKED_BYTES >> 20}"
-            " that may come back from a compile process; make it smaller"
-        )
     num_kept = _num_bytes("VmSize") - num_bytes_before
     return Answer(result, is_spent=num_kept > limits.max_memory_bytes // 4)
+
+
+def _pack(compiled: CompiledGrammar) -> Packed:
+    packed = compiled.pack()
+    assert packed is not None, "what cannot be packed is not compiled in another process"
+    if len(packed.data) > _MAX_PACKED_BYTES:
+        raise UnsupportedConstraint(
+            f"it compiles to {len(packed.data) >> 20} MB, more than the {_MAX_PACKED_BYTES >> 20}"
+            " that may come back from a compile process; make it smaller"
+        )
+    return packed
+
+
+def _attempt(call: Callable[[], _T], limits: WorkerLimits) -> _T | StructspecError:
+    """The result, or the error as the parent is to raise it."""
+    try:
+        return call()
+    except StructspecError as error:
+        return error
+    except RecursionError:
+        return GrammarError(TOO_DEEP)
+    except Exception as error:
+        _limit_memory(resource.RLIM_INFINITY)  # words need some, too
+        if isinstance(error, MemoryError) or "bad_alloc" in str(error):
+            return out_of_memory(limits)
+        return EngineError(f"compiling failed: {type(error).__name__}: {error}")
 
 
 def out_of_memory(limits: WorkerLimits) -> UnsupportedConstraint:
@@ -161,6 +179,25 @@ def _num_bytes(field: str) -> int:
         return 0
     line = next(line for line in status.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024
+
+
+def greedy_encoder(token_bytes: Sequence[bytes | None]) -> Callable[[str], list[int]]:
+    """Tokenises by the longest token that fits: not as the model would, but its tokens and text."""
+    ids = {data: token_id for token_id, data in enumerate(token_bytes) if data}
+    longest = max(map(len, ids), default=0)
+
+    def encode_text(text: str) -> list[int]:
+        data, start, found = text.encode(), 0, list[int]()
+        while start < len(data):
+            fits = (data[start : start + n] for n in range(longest, 0, -1))
+            piece = next((piece for piece in fits if piece in ids), None)
+            if piece is None:
+                raise ValueError(f"no token begins with the byte {data[start]}")
+            found.append(ids[piece])
+            start += len(piece)
+        return found
+
+    return encode_text
 
 
 def _cannot_encode(text: str) -> list[int]:

@@ -16,8 +16,7 @@ from typing import TypeVar
 
 from structspec.constraint import TOO_DEEP, Constraint
 from structspec.errors import EngineError, GrammarError, StructspecError
-from structspec.grammars.base import CompiledGrammar
-from structspec.grammars.router import LibraryName
+from structspec.grammars.base import BackendName, CompiledGrammar
 
 logger = logging.getLogger("structspec")
 
@@ -32,8 +31,7 @@ class Job:
     key: str
     digest: str  # of the constraint alone, as the disk cache knows it
     constraint: Constraint
-    library: LibraryName
-    reason: str
+    backend: BackendName
     num_characters: int
     future: Future[CompiledGrammar] = field(default_factory=Future)
 

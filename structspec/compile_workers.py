@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.spawn import get_executable
+from typing import Any
 
 from structspec.compile_process import Answer, WorkerLimits, WorkerSetup, out_of_memory
 from structspec.constraint import Constraint, JsonSchema
@@ -27,8 +28,7 @@ from structspec.errors import (
     StructspecError,
     UnsupportedConstraint,
 )
-from structspec.grammars.base import Packed
-from structspec.grammars.router import LibraryName
+from structspec.grammars.base import BackendName, Packed
 from structspec.vocabulary import Vocabulary
 
 _START_TIMEOUT_S = 120.0  # imports and a tokenizer, on a machine that has other things to do
@@ -69,26 +69,33 @@ class _Worker:
         self._is_started = False
         self.unused_since = time.monotonic()
 
-    def compile(self, library: LibraryName, constraint: Constraint, timeout_s: float) -> Answer:
+    def compile(self, backend: BackendName, constraint: Constraint, timeout_s: float) -> Answer:
         """Compile; raises CompileTimeout, _WorkerDied, or what kept the library from starting."""
         try:
             if self._setup is not None:
                 self._connection.send_bytes(self._setup)
                 self._setup = None
-            self._connection.send_bytes(pickle.dumps((library, constraint)))
-            if not self._connection.poll(_START_TIMEOUT_S):
-                raise EngineError(f"a compile process did not start in {_START_TIMEOUT_S:g} s")
-            error: StructspecError | None = self._connection.recv()
-            if error is not None:
-                raise error
+            self._connection.send_bytes(pickle.dumps((backend, constraint)))
+            self._receive(_START_TIMEOUT_S, "start")  # the process is there
             self._is_started = True
-            if not self._connection.poll(timeout_s):
-                raise CompileTimeout(over_time(timeout_s))
-            answer: Answer = self._connection.recv()
+            self._receive(timeout_s, None)  # it has chosen a backend
+            self._receive(_START_TIMEOUT_S, "load a grammar library")
+            answer: Answer = self._receive(timeout_s, None)
         except (EOFError, OSError):
             raise _WorkerDied(self._process.wait(), self._is_started) from None
         self.unused_since = time.monotonic()
         return answer
+
+    def _receive(self, timeout_s: float, what: str | None) -> Any:
+        """The next message; raises it, if it is an error, and where none comes in time."""
+        if not self._connection.poll(timeout_s):
+            if what is None:
+                raise CompileTimeout(over_time(timeout_s))
+            raise EngineError(f"a compile process did not {what} in {timeout_s:g} s")
+        message = self._connection.recv()
+        if isinstance(message, StructspecError):
+            raise message
+        return message
 
     def kill(self) -> None:
         """End the process, whatever it does; a compile waiting for it sees _WorkerDied."""
@@ -106,15 +113,13 @@ class WorkerPool:
 
     def __init__(self, vocabulary: Vocabulary, limits: WorkerLimits) -> None:
         self._limits = limits
-        self._setup = pickle.dumps(
-            WorkerSetup(vocabulary.token_bytes, vocabulary.stop_token_ids, limits)
-        )
+        self._setup = pickle.dumps(WorkerSetup.of(vocabulary, limits))
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
         self._is_closed = False
 
-    def compile(self, library: LibraryName, constraint: Constraint) -> Packed:
+    def compile(self, backend: BackendName, constraint: Constraint) -> Packed:
         """Compile in another process; raises StructspecError, Cancelled when closed meanwhile.
 
         A worker that somebody else ended is replaced and the compile tried once more.
@@ -122,12 +127,12 @@ class WorkerPool:
         if isinstance(constraint, JsonSchema):
             constraint = replace(constraint, schema=constraint.text)  # a Mapping may not pickle
         try:
-            return self._compile_once(library, constraint)
+            return self._compile_once(backend, constraint)
         except _WorkerDied as died:
             if -died.status not in _FROM_OUTSIDE:
                 raise self._verdict(died) from None
         try:
-            return self._compile_once(library, constraint)
+            return self._compile_once(backend, constraint)
         except _WorkerDied as died:
             raise self._verdict(died) from None
 
@@ -151,11 +156,11 @@ class WorkerPool:
         for worker in busy:
             worker.kill()  # the thread that waits for it closes the connection
 
-    def _compile_once(self, library: LibraryName, constraint: Constraint) -> Packed:
+    def _compile_once(self, backend: BackendName, constraint: Constraint) -> Packed:
         worker = self._take()
         is_usable = False
         try:
-            answer = worker.compile(library, constraint, self._limits.timeout_s)
+            answer = worker.compile(backend, constraint, self._limits.timeout_s)
             is_usable = not answer.is_spent
         finally:
             self._give_back(worker, is_usable)

@@ -13,22 +13,22 @@ import math
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from structspec.compile_cache import DiskCache, MemoryCache
 from structspec.compile_key import constraint_digest, digest_of
 from structspec.compile_process import WorkerLimits
 from structspec.compile_threads import CompileThreads, Job, Steps
 from structspec.compile_workers import WorkerPool, closed, over_time
-from structspec.constraint import Constraint
+from structspec.constraint import TOO_DEEP, Constraint
 from structspec.errors import (
     CompileTimeout,
     GrammarError,
     InvalidRequest,
     StructspecError,
 )
-from structspec.grammars.base import BackendName, CompiledGrammar
+from structspec.grammars.base import BackendName, CompiledGrammar, Packed
 from structspec.grammars.router import Backends, check_backend_name, choose
 from structspec.vocabulary import Vocabulary
 
@@ -120,8 +120,11 @@ class GrammarCompiler:
             )
         try:
             job = self._job(constraint, name)
+            is_quick = _is_quick(job)
         except StructspecError as error:
             return _failed(error)
+        except RecursionError:
+            return _failed(GrammarError(TOO_DEEP))
         except TypeError as error:
             return _failed(GrammarError(f"the constraint is not made of text: {error}"))
         with self._lock:
@@ -133,12 +136,7 @@ class GrammarCompiler:
                 return self._in_flight[job.key].future
             job.future.set_running_or_notify_cancel()  # from here on nobody can cancel it
             self._in_flight[job.key] = job
-            if job.library in _ONLY_IN_THREADS or (
-                job.library in _IN_THREADS and job.num_characters <= _MAX_IN_THREAD
-            ):
-                self._threads.put(job)
-            else:
-                self._slow().put(job)
+            (self._threads if is_quick else self._slow()).put(job)
         return job.future
 
     async def compile(
@@ -171,9 +169,8 @@ class GrammarCompiler:
                 f"the constraint has {num_characters} characters, more than the"
                 f" {self._max_constraint_bytes} that max_constraint_bytes allows"
             )
-        library, reason = choose(name, constraint)
         digest = self._digest(constraint, digest_of(written))
-        return Job(f"{name} {digest}", digest, constraint, library, reason, num_characters)
+        return Job(f"{name} {digest}", digest, constraint, name, num_characters)
 
     def _digest(self, constraint: Constraint, written: str) -> str:
         """The digest without annotations; remembered, for it means walking through the schema."""
@@ -204,7 +201,7 @@ class GrammarCompiler:
         return self._slow_threads
 
     def _begin(self, job: Job) -> bool:
-        self._backends.get(job.library, job.constraint)  # slow the first time: before the clock
+        self._backends.get(job.backend, job.constraint)  # slow the first time: before the clock
         return self._note_begun(job)
 
     def _note_begun(self, job: Job) -> bool:
@@ -217,34 +214,39 @@ class GrammarCompiler:
     def _compile_here(self, job: Job) -> CompiledGrammar:
         if (kept := self._read(job)) is not None:
             return kept
-        backend = self._backends.get(job.library, job.constraint)
-        compiled = backend.compile(job.constraint)
+        compiled = self._backends.compile(job.backend, job.constraint)
         if self._disk is not None and (packed := compiled.pack()) is not None:
-            self._disk.write(job.library, job.digest, packed)
+            self._disk.write(job.backend, job.digest, packed)
         return compiled
 
     def _compile_elsewhere(self, job: Job) -> CompiledGrammar:
         if (kept := self._read(job)) is not None:
             return kept
-        packed = self._workers.compile(job.library, job.constraint)
+        packed = self._workers.compile(job.backend, job.constraint)
         if self._disk is not None:
-            self._disk.write(job.library, job.digest, packed)
-        return self._backends.get(job.library, job.constraint).unpack(packed)
+            self._disk.write(job.backend, job.digest, packed)
+        return self._unpack(packed, job)
 
     def _read(self, job: Job) -> CompiledGrammar | None:
         """The grammar from disk, if there is one that the library takes."""
-        packed = None if self._disk is None else self._disk.read(job.library, job.digest)
+        packed = None if self._disk is None else self._disk.read(job.backend, job.digest)
         if packed is None:
             return None
         try:
-            return self._backends.get(job.library, job.constraint).unpack(packed)
+            return self._unpack(packed, job)
         except ValueError:  # GrammarError is one too
             logger.warning("a grammar kept on disk cannot be read; it is compiled anew")
             return None
 
+    def _unpack(self, packed: Packed, job: Job) -> CompiledGrammar:
+        """The grammar, by the backend that the report names."""
+        name = packed.report.backend
+        check_backend_name(name)
+        return self._backends.get(cast(BackendName, name), job.constraint).unpack(packed)
+
     def _move_on(self, job: Job) -> None:
         """What takes too long in a thread is tried in a process, where it can be stopped."""
-        if self._timeout_s <= _PATIENCE_S or job.library in _ONLY_IN_THREADS:
+        if self._timeout_s <= _PATIENCE_S or job.backend in _ONLY_IN_THREADS:
             seconds = min(self._timeout_s, _PATIENCE_S)
             self._finish(job, CompileTimeout(over_time(seconds)))
             return
@@ -256,8 +258,6 @@ class GrammarCompiler:
 
     def _finish(self, job: Job, result: CompiledGrammar | StructspecError) -> None:
         """Hand over the result and keep it, if it is one."""
-        if not isinstance(result, StructspecError):
-            result.report = replace(result.report, reason=job.reason)
         with self._lock:
             self._begun.discard(job.key)
             if self._in_flight.pop(job.key, None) is None:
@@ -268,6 +268,15 @@ class GrammarCompiler:
             job.future.set_exception(result)
         else:
             job.future.set_result(result)
+
+
+def _is_quick(job: Job) -> bool:
+    """Whether a thread is the place to compile it; raises where the constraint is wrong."""
+    if job.backend in _ONLY_IN_THREADS:
+        return True
+    if job.num_characters > _MAX_IN_THREAD:
+        return False
+    return choose(job.backend, job.constraint)[0] in _IN_THREADS
 
 
 def _failed(error: StructspecError) -> Future[CompiledGrammar]:

@@ -45,7 +45,7 @@ class Stand:
     def get(self, name, constraint):
         return self
 
-    def compile(self, constraint):
+    def compile(self, name, constraint):
         self.compiled.append(constraint)
         self.began.set()
         if constraint.pattern.startswith("slow"):
