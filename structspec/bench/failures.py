@@ -10,11 +10,9 @@ from typing import Any
 
 from structspec.bench.cases import Case
 from structspec.bench.outcome import VERDICTS, Outcome
-from structspec.bench.score import Judged
+from structspec.bench.score import FINE, Judged
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Report
-
-_FINE = ("right", "untested")
 
 
 def write_failures(path: Path, columns: Mapping[str, Judged]) -> None:
@@ -23,7 +21,7 @@ def write_failures(path: Path, columns: Mapping[str, Judged]) -> None:
         _failure(name, case, outcome)
         for name, judged in columns.items()
         for case, outcome in sorted(judged, key=lambda pair: VERDICTS.index(pair[1].verdict))
-        if outcome.verdict not in _FINE
+        if outcome.verdict not in FINE
     ]
     text = "".join(json.dumps(failure, ensure_ascii=False) + "\n" for failure in failures)
     try:

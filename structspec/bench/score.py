@@ -15,6 +15,7 @@ from structspec.bench.outcome import Outcome
 
 PERCENTILES = (50, 90, 99)
 COUNTED = ("right", "approximated", "under", "over", "refused", "crash")
+FINE = ("right", "untested")
 
 Judged = Sequence[tuple[Case, Outcome]]
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from rich.markup import escape
 from rich.table import Table
 
+from structspec.bench.causes import count_causes
+from structspec.bench.outcome import Verdict
 from structspec.bench.score import (
     COUNTED,
     Judged,
@@ -17,6 +21,7 @@ from structspec.bench.score import (
     score,
 )
 
+_NUM_CAUSES = 20
 _NUM_KEYWORDS = 25  # rows of the keyword table: those with most that is not right
 
 
@@ -26,6 +31,8 @@ def score_tables(columns: Mapping[str, Judged]) -> Iterator[Table]:
     yield _beside("real-world", found)
     yield _beside("all", {name: score(judged) for name, judged in columns.items()})
     for name, judged in columns.items():
+        if causes := count_causes(judged):
+            yield _causes(f"{name}, what is not right", causes)
         yield _verdicts(f"{name}, by source", {k: score(v) for k, v in by_source(judged).items()})
         keywords = {keyword: score(v) for keyword, v in by_keyword(judged).items()}
         wrong = {k: s for k, s in keywords.items() if s.tested > s.counts["right"]}
@@ -63,6 +70,15 @@ def _verdicts(title: str, scores: Mapping[str, Score]) -> Table:
     for name, one in scores.items():
         counts = [one.tested, *(one.counts[verdict] for verdict in COUNTED), one.exact_reports]
         table.add_row(name, *(str(count) if count else "·" for count in counts))
+    return table
+
+
+def _causes(title: str, causes: Counter[tuple[Verdict, str]]) -> Table:
+    """One row a cause, the most frequent first."""
+    table = Table("verdict", "cause", title=title)
+    table.add_column("schemas", justify="right")
+    for (verdict, cause), count in causes.most_common(_NUM_CAUSES):
+        table.add_row(verdict, escape(cause), str(count))
     return table
 
 

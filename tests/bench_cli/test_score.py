@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from array import array
 
-from structspec.bench.outcome import Outcome, Verdict
+from structspec.bench.causes import count_causes
+from structspec.bench.outcome import Offence, Outcome, Verdict
 from structspec.bench.score import Judged, as_json, by_source, score
 from structspec.bench.tables import score_tables
 from structspec.grammars.base import Finding, Report
@@ -66,6 +67,23 @@ def test_percentiles_are_those_of_all_masks_together():
 def test_sources_are_kept_apart():
     pairs = [*judged("right", source="b"), *judged("over", "over", source="a")]
     assert {name: len(part) for name, part in by_source(pairs).items()} == {"a": 2, "b": 1}
+
+
+def test_causes_are_counted_without_their_particulars():
+    def refused(message: str) -> Outcome:
+        return Outcome("a", "refused", message)
+
+    over = Outcome("b", "over", offences=[Offence("over", "[1]", "behind '[' refused '1]'")])
+    pairs = [
+        (case({}), refused("#/properties/a: format 'x' is unknown\nand more")),
+        (case({}), refused("#/items/2/b: format 'y' is unknown")),
+        (case({}), over),
+        (case({}), Outcome("c", "right")),
+    ]
+    assert count_causes(pairs) == {
+        ("refused", "format … is unknown"): 2,
+        ("over", "behind … refused …"): 1,
+    }
 
 
 def test_tables_can_be_made_of_no_tested_schema_at_all():
