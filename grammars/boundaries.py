@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from structspec.grammars.form import (
     Cfg,
@@ -22,7 +23,7 @@ from structspec.grammars.form import (
     Text,
     is_regular,
 )
-from structspec.grammars.run_automaton import automaton
+from structspec.grammars.run_automaton import first_bytes, hides, run_regex
 
 _ALL_BYTES = frozenset(range(256))
 _JSON_STARTS = {
@@ -92,6 +93,7 @@ class _Places:
             self.follow[number] |= first
 
 
+@lru_cache(maxsize=64)  # asked for by the router and by the lowering
 def find_losses(form: Form) -> tuple[Loss, ...]:
     """What of a grouped form cannot be written when lexemes are read as long as possible."""
     places = _Places()
@@ -127,7 +129,7 @@ def _hides(leaf: Form, rival: Form, following: frozenset[int], *, is_same: bool)
         rest = rival.text[len(leaf.text) :].encode()[:1]
         return rival.text.startswith(leaf.text) and bool(rest) and rest[0] in following
     if is_regular(leaf) and is_regular(rival):
-        return automaton(rival).blocks(automaton(leaf), following)
+        return hides(rival, leaf, following)
     if is_same:
         return bool(_goes_on(leaf) & following)
     if isinstance(leaf, Json) and isinstance(rival, Json):
@@ -136,7 +138,7 @@ def _hides(leaf: Form, rival: Form, following: frozenset[int], *, is_same: bool)
 
 
 def _is_nullable(leaf: Form) -> bool:
-    return automaton(leaf).is_nullable if is_regular(leaf) else isinstance(leaf, Cfg)
+    return run_regex(leaf).is_nullable if is_regular(leaf) else isinstance(leaf, Cfg)
 
 
 def _first(leaf: Form) -> frozenset[int]:
@@ -147,7 +149,7 @@ def _first(leaf: Form) -> frozenset[int]:
         return _ALL_BYTES
     if isinstance(leaf, Marker):
         return frozenset({0xFF})  # in no text
-    return automaton(leaf).first_bytes()
+    return first_bytes(run_regex(leaf))
 
 
 def _goes_on(leaf: Form) -> frozenset[int]:

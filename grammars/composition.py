@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from structspec.constraint import StructuralTag, Tools
+import re
+
+from structspec.constraint import Grammar, StructuralTag, Tools
 from structspec.grammars.boundaries import find_losses
 from structspec.grammars.cfg import dialect_of
 from structspec.grammars.form import Cfg, Form, Marker, leaves
+from structspec.grammars.lark_losses import find_losses as find_grammar_losses
 from structspec.grammars.runs import group
 from structspec.grammars.structural_tag import read_tag
 from structspec.grammars.tools import read_tools
+
+# directives, parameters, options of rules, terminals with `&` and `~`: what xgrammar's Lark lacks
+_ONLY_LLGUIDANCE = re.compile(r"%|::|^[\w?!]+\s*\[|&|~\s*\D|@", re.MULTILINE)
 
 
 def form_of(constraint: StructuralTag | Tools) -> Form:
@@ -18,8 +24,10 @@ def form_of(constraint: StructuralTag | Tools) -> Form:
     return read_tools(constraint)
 
 
-def needs_xgrammar(constraint: StructuralTag | Tools) -> str:
+def needs_xgrammar(constraint: Grammar | StructuralTag | Tools) -> str:
     """Why llguidance cannot write every text where xgrammar may; "" where it can."""
+    if isinstance(constraint, Grammar):
+        return _grammar_needs_xgrammar(constraint)
     form = form_of(constraint)
     parts = leaves(form)
     if any(isinstance(part, Cfg) and dialect_of(part.constraint) == "ebnf" for part in parts):
@@ -28,3 +36,12 @@ def needs_xgrammar(constraint: StructuralTag | Tools) -> str:
         return ""  # xgrammar's wrapper writes text only
     losses = find_losses(group(form))
     return f"llguidance cannot write every text: {losses[0].reason}" if losses else ""
+
+
+def _grammar_needs_xgrammar(constraint: Grammar) -> str:
+    if dialect_of(constraint) == "ebnf":
+        return "of the backends only xgrammar reads EBNF"
+    if _ONLY_LLGUIDANCE.search(constraint.text):
+        return ""
+    lost = find_grammar_losses(constraint.text)
+    return f"llguidance cannot write every text: {lost[0]}" if lost else ""

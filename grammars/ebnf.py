@@ -23,18 +23,35 @@ _SURROGATES = (0xD800, 0xDFFF)  # no text has them
 
 
 def is_productive(grammar: str) -> bool:
-    """Whether `root` derives a finite text: the least fixed point over all rules."""
-    finite: set[str] = set()
+    """Whether `root` derives a finite text."""
+    return "root" not in unproductive(grammar)
+
+
+def unproductive(grammar: str) -> tuple[str, ...]:
+    """The rules in use that derive no finite text: all but the least fixed point."""
     matches = (_RULE.match(line) for line in _FREE_TEXT.sub('""', grammar).split("\n"))
-    waiting = {match[1]: match[2] for match in matches if match}
+    rules = {match[1]: match[2] for match in matches if match}
+    finite: set[str] = set()
     has_grown = True
-    while has_grown and "root" not in finite:
-        grown = {name for name, body in waiting.items() if _Body(body, finite).is_finite()}
+    while has_grown:
+        waiting = rules.keys() - finite
+        grown = {name for name in waiting if _Body(rules[name], finite).is_finite()}
         has_grown = bool(grown)
         finite |= grown
-        for name in grown:
-            del waiting[name]
-    return "root" in finite
+    return tuple(name for name in _in_use(rules) if name not in finite)
+
+
+def _in_use(rules: dict[str, str]) -> list[str]:
+    """The rules that can be reached from `root`, and `root` itself."""
+    reached: dict[str, None] = {}
+    waiting = ["root"]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached[name] = None
+            named = (match["name"] for match in _PIECE.finditer(rules.get(name, "")))
+            waiting += (other for other in named if other in rules)
+    return list(reached)
 
 
 def _has_text(piece: str) -> bool:

@@ -17,7 +17,7 @@ from llguidance.numpy import (
     fill_next_token_bitmask_par_with_draft_tokens,
 )
 
-from structspec.constraint import Constraint, Regex
+from structspec.constraint import Constraint, Regex, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import (
     Bitmask,
@@ -27,8 +27,12 @@ from structspec.grammars.base import (
     Report,
     check_refused,
 )
+from structspec.grammars.composition import form_of
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
+from structspec.grammars.form import Cfg, leaves
+from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
+from structspec.grammars.placing import placed
 from structspec.grammars.regex import malformed
 from structspec.vocabulary import Vocabulary
 
@@ -41,6 +45,7 @@ LIMITS = LLParserLimits(
     step_lexer_fuel=5_000_000,
     verbose_errors=False,
 )
+_SPECIAL = b"\xff"  # begins every token that is no text, and no text
 _NUM_SPARES = 16  # matchers kept for reuse per grammar
 
 
@@ -54,15 +59,19 @@ class LLGuidanceBackend:
         self._executor = LLExecutor(num_threads=os.cpu_count() or 1)
         self._parallel_above_s = parallel_above_s
         self._seconds_per_row = 0.0  # a running mean over recent steps
+        stops = vocabulary.stop_token_ids  # they end the text and stand in none
+        self._writable_tokens = {
+            n: i for n, i in vocabulary.special_tokens.items() if i not in stops
+        }
 
     def report(self, constraint: Constraint) -> Report:
         """What llguidance would do with each part of `constraint`; makes no tables."""
-        return lower(constraint).report
+        return lower(constraint, self._writable_tokens).report
 
     def compile(self, constraint: Constraint) -> LLGuidanceGrammar:
         """Compile; raises GrammarError with the place."""
         start = time.perf_counter()
-        lowered = lower(constraint)
+        lowered = lower(constraint, self._writable_tokens)
         check_refused(lowered.report)
         try:
             grammar = LLGuidanceGrammar(self, lowered)
@@ -72,9 +81,20 @@ class LLGuidanceBackend:
                 raise malformed(constraint.pattern) or UnsupportedConstraint(
                     f"llguidance cannot read the regex: {reason}"
                 ) from None
+            if isinstance(constraint, StructuralTag):
+                self._check_grammars_inside(constraint)
             raise
         grammar.compile_ms = (time.perf_counter() - start) * 1e3
         return grammar
+
+    def _check_grammars_inside(self, tag: StructuralTag) -> None:
+        """Raise for the first grammar in a tag that is wrong by itself, with its place in both."""
+        for leaf in leaves(form_of(tag)):
+            if isinstance(leaf, Cfg):
+                try:
+                    self.compile(leaf.constraint)
+                except GrammarError as error:
+                    raise placed(error, leaf.pointer) from None
 
     def unpack(self, packed: Packed) -> LLGuidanceGrammar:
         """Parse the text again; raises GrammarError where it is none."""
@@ -124,6 +144,7 @@ class LLGuidanceGrammar:
         self.compile_ms = 0.0
         self.num_bytes = 2 * len(lowered.grammar)  # the text, and as much again once parsed
         self._grammar = lowered.grammar
+        self._markers = special_token_ids(lowered.grammar)
         self._spares: deque[LLMatcher] = deque(maxlen=_NUM_SPARES)
         first = self._build()
         self._probe(first)
@@ -139,7 +160,7 @@ class LLGuidanceGrammar:
             library = self._spares.pop()
         except IndexError:
             library = self._build()
-        matcher = LLGuidanceMatcher(library, self.backend.vocabulary)
+        matcher = LLGuidanceMatcher(library, self.backend.vocabulary, self._markers)
         weakref.finalize(matcher, _keep, self._spares, library).atexit = False
         return matcher
 
@@ -162,10 +183,12 @@ class LLGuidanceGrammar:
         for _ in range(_NUM_PROBE_TOKENS):
             fill_next_token_bitmask(scout, bitmask)
             allowed = np.flatnonzero(np.unpackbits(bitmask.view(np.uint8), bitorder="little"))
-            text = next((int(t) for t in allowed if vocabulary.token_bytes[t] is not None), None)
-            if text is None or scout.is_error():
+            ids = (int(token_id) for token_id in allowed)
+            tokens = (i for i in ids if vocabulary.is_text(i) or i in self._markers)
+            token_id = next(tokens, None)
+            if token_id is None or scout.is_error():
                 break
-            num_taken += scout.try_consume_tokens([text])
+            num_taken += scout.try_consume_tokens([token_id])
         if scout.is_error() or (num_taken == 0 and not scout.is_accepting()):
             raise GrammarError(
                 "no text at all satisfies this constraint (does it recurse forever?)"
@@ -186,11 +209,15 @@ class LLGuidanceMatcher:
     which may be rolled back, never computes one. A copy costs 1 us and 30 ns for each token.
     """
 
-    __slots__ = ("__weakref__", "_num_stops", "_vocabulary", "library")
+    __slots__ = ("__weakref__", "_markers", "_num_stops", "_vocabulary", "library")
 
-    def __init__(self, library: LLMatcher, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self, library: LLMatcher, vocabulary: Vocabulary, markers: frozenset[int] = frozenset()
+    ) -> None:
+        """`markers` are the special tokens that the grammar names."""
         self.library = library
         self._vocabulary = vocabulary
+        self._markers = markers
         self._num_stops = 0
 
     @property
@@ -202,6 +229,10 @@ class LLGuidanceMatcher:
     def vocabulary(self) -> Vocabulary:
         """The vocabulary its rows are for."""
         return self._vocabulary
+
+    def is_writable(self, token_id: int) -> bool:
+        """Whether the grammar can have anything to do with this token."""
+        return self._vocabulary.is_text(token_id) or token_id in self._markers
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`; the budget is ignored."""
@@ -218,7 +249,7 @@ class LLGuidanceMatcher:
             is_allowed_here = self._num_stops > 0 or bool(self.library.is_accepting())
             self._num_stops += is_allowed_here
             return is_allowed_here
-        if self._num_stops or not self._vocabulary.is_text(token_id):
+        if self._num_stops or not self.is_writable(token_id):
             return False
         is_taken: bool = self.library.try_consume_tokens([token_id]) == 1
         if not is_taken:
@@ -237,7 +268,7 @@ class LLGuidanceMatcher:
         if self._num_stops or self.library.is_accepting():
             return b""
         forced: bytes = self.library.compute_ff_bytes()
-        return forced[:limit]
+        return forced.partition(_SPECIAL)[0][:limit]
 
     def tokens_to_end(self) -> int | None:
         """llguidance cannot know."""
@@ -263,7 +294,7 @@ class _Walk:
         # the library stops at a stop token and fails on an id it does not know
         self.text_draft: list[int] = []
         if not matcher.is_stopped:
-            self.text_draft = list(takewhile(matcher.vocabulary.is_text, job.draft_token_ids))
+            self.text_draft = list(takewhile(matcher.is_writable, job.draft_token_ids))
 
     @property
     def is_single_row(self) -> bool:
@@ -297,7 +328,7 @@ class _TokenTable:
         self.special_token_ids = sorted(vocabulary.special_token_ids)
         # ids without text need a name each; 0xFF, which no UTF-8 holds, keeps it out of all text
         self.tokens = [
-            b"\xff<%d>" % token_id if data is None else data
+            _SPECIAL + b"<%d>" % token_id if data is None else data
             for token_id, data in enumerate(vocabulary.token_bytes)
         ]
         self._encode_text = vocabulary.encode_text

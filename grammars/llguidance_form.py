@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.boundaries import find_losses
-from structspec.grammars.cfg import check_lark, dialect_of
+from structspec.grammars.cfg import dialect_of
 from structspec.grammars.form import (
     AnyText,
     Cfg,
@@ -24,10 +23,13 @@ from structspec.grammars.form import (
     Text,
     is_regular,
 )
+from structspec.grammars.json.lark import write_json
+from structspec.grammars.lark_reader import tokens_of
 from structspec.grammars.lark_text import LarkText, literal
-from structspec.grammars.llguidance_json import lower_json
+from structspec.grammars.llguidance_cfg import LarkGrammar, lower_lark
 from structspec.grammars.placing import placed, within
-from structspec.grammars.regex import translate
+from structspec.grammars.regexes.lark import to_lark
+from structspec.grammars.regexes.parse import parse_full
 from structspec.grammars.runs import group
 
 _ANY = "/(?s:.*)/"
@@ -35,7 +37,7 @@ _EBNF = "EBNF cannot stand inside llguidance's grammar; xgrammar reads it"
 
 
 def lower_form(form: Form, special_tokens: Mapping[str, int]) -> tuple[str, Report]:
-    """The Lark text of a form and what became of its parts.
+    """A form as LLMatcher reads it, and what became of its parts.
 
     `special_tokens` are the vocabulary's ids by name; GrammarErrors carry the part's pointer.
     """
@@ -50,16 +52,17 @@ def lower_form(form: Form, special_tokens: Mapping[str, int]) -> tuple[str, Repo
         tuple(writer.refused),
         tuple(dict.fromkeys((*writer.changes, *changes))),
     )
-    return writer.lark.text(start), report
+    grammar = LarkGrammar(writer.lark.text(start), writer.parts, report)
+    return grammar.to_llguidance(), report
 
 
-def write_json(lark: LarkText, constraint: JsonSchema) -> tuple[str, Report]:
-    """The rule that writes a schema's JSON, and the report on it."""
-    grammar, report = lower_json(constraint)
-    if report.refused:
-        return "", report
-    schema = json.loads(grammar)["grammars"][0]["json_schema"]
-    return lark.rule(f"%json {json.dumps(schema)}"), report
+def special_token_ids(grammar: str) -> frozenset[int]:
+    """The special tokens that a grammar of `lower_form` names; users' grammars name none."""
+    if "<[" not in grammar or not grammar.startswith('{"grammars":'):
+        return frozenset()
+    text = json.loads(grammar)["grammars"][0].get("lark_grammar") or ""
+    named = (token.text for token in tokens_of(text) if token.kind == "special")
+    return frozenset(int(name.strip("<[]>")) for name in named)
 
 
 def _without_markers(form: Form, special_tokens: Mapping[str, int]) -> Form:
@@ -86,6 +89,8 @@ class _Writer:
     approximated: list[Finding] = field(default_factory=list)
     refused: list[Finding] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
+    parts: dict[str, str] = field(default_factory=dict)  # grammars that rules name
+    written: dict[Json, str] = field(default_factory=dict)  # the rules of schemas
 
     def rule(self, form: Form) -> str:
         """A rule body for a form."""
@@ -141,36 +146,43 @@ class _Writer:
         self.enforced.append(Finding(form.pointer, keyword))
 
     def _json(self, form: Json) -> str:
-        try:
-            name, report = write_json(self.lark, form.constraint)
-        except GrammarError as error:
-            raise placed(error, form.pointer) from None
-        self.enforced += (within(form.pointer, finding) for finding in report.enforced)
-        self.approximated += (within(form.pointer, finding) for finding in report.approximated)
-        self.refused += (within(form.pointer, finding) for finding in report.refused)
-        self.changes += (f"{form.pointer or '#'}: {change}" for change in report.changes)
+        name = self.written.get(form)
+        if name is None:
+            try:
+                name, report = write_json(self.lark, form.constraint)
+            except GrammarError as error:
+                raise placed(error, form.pointer) from None
+            self.written[form] = name
+            self._take(report, form.pointer)
         return name
 
     def _cfg(self, form: Cfg) -> str:
         try:
-            dialect = dialect_of(form.constraint)
-            if dialect == "lark":
-                check_lark(form.constraint.text)
+            if dialect_of(form.constraint) == "ebnf":
+                self.refused.append(Finding(form.pointer, "grammar", _EBNF))
+                return '""'
+            grammar = lower_lark(form.constraint.text, f"part_{len(self.parts)}")
         except GrammarError as error:
             raise placed(error, form.pointer) from None
-        if dialect == "ebnf":
-            self.refused.append(Finding(form.pointer, "grammar", _EBNF))
-            return '""'
-        self._enforce(form, "grammar")
-        return self.lark.rule(f"%lark {{\n{form.constraint.text}\n}}")
+        self._take(grammar.report, form.pointer)
+        self.parts |= grammar.parts
+        name = f"grammar_{len(self.parts)}"
+        self.parts[name] = grammar.text
+        return f"@{name}"
+
+    def _take(self, report: Report, pointer: str) -> None:
+        """The findings on a part."""
+        self.enforced += (within(pointer, finding) for finding in report.enforced)
+        self.approximated += (within(pointer, finding) for finding in report.approximated)
+        self.refused += (within(pointer, finding) for finding in report.refused)
+        self.changes += (f"{pointer or '#'}: {change}" for change in report.changes)
 
 
 def _regex(run: Pattern) -> str:
     try:
-        pattern = translate(run.pattern)
+        return to_lark(parse_full(run.pattern), quoted=False)
     except GrammarError as error:
         raise placed(error, run.pointer) from None
-    return "/" + pattern.replace("/", r"\/").replace("\n", r"\n") + "/"
 
 
 def _any_text(run: AnyText) -> str:

@@ -19,11 +19,12 @@ from structspec.constraint import (
 )
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
-from structspec.grammars.cfg import check_lark, dialect_of
+from structspec.grammars.cfg import dialect_of
 from structspec.grammars.choice import check_choices
 from structspec.grammars.composition import form_of
 from structspec.grammars.json.lark import write_json
 from structspec.grammars.lark_text import LarkText
+from structspec.grammars.llguidance_cfg import lower_lark
 from structspec.grammars.llguidance_form import lower_form
 from structspec.grammars.regex import translate
 
@@ -56,11 +57,10 @@ def lower(constraint: Constraint, special_tokens: Mapping[str, int] | None = Non
             if dialect_of(constraint) == "ebnf":
                 refusal = "llguidance reads Lark, not EBNF; use backend 'xgrammar' or 'auto'"
                 return Lowered("", Report("llguidance", refused=(Finding("", "grammar", refusal),)))
-            check_lark(constraint.text)
-            return _exact(LLMatcher.grammar_from_lark(constraint.text), "grammar")
+            grammar = lower_lark(constraint.text)
+            return Lowered(grammar.to_llguidance(), grammar.report)
         case StructuralTag() | Tools():
-            lark, report = lower_form(form_of(constraint), special_tokens or {})
-            return Lowered(LLMatcher.grammar_from_lark(lark), report)
+            return Lowered(*lower_form(form_of(constraint), special_tokens or {}))
 
 
 def grammar_error(message: str) -> GrammarError:

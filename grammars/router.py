@@ -9,7 +9,6 @@ from typing import Literal, get_args
 from structspec.constraint import Constraint, Grammar, JsonSchema, StructuralTag, Tools
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Backend, BackendName
-from structspec.grammars.cfg import dialect_of
 from structspec.grammars.composition import needs_xgrammar
 from structspec.vocabulary import Vocabulary
 
@@ -18,11 +17,13 @@ LibraryName = Literal["llguidance", "xgrammar", "outlines", "lm-format-enforcer"
 
 def route(constraint: Constraint) -> tuple[LibraryName, str]:
     """The backend that "auto" means for this constraint, and a sentence on why."""
-    if isinstance(constraint, Grammar) and dialect_of(constraint) == "ebnf":
-        return "xgrammar", "of the backends only xgrammar reads EBNF"
-    if isinstance(constraint, JsonSchema) and constraint.style == "pretty":
-        return "xgrammar", "of the backends only xgrammar writes indented JSON"
-    if isinstance(constraint, StructuralTag | Tools) and (reason := needs_xgrammar(constraint)):
+    reason = ""
+    match constraint:
+        case JsonSchema(style="pretty"):
+            reason = "of the backends only xgrammar writes indented JSON"
+        case Grammar() | StructuralTag() | Tools():
+            reason = needs_xgrammar(constraint)
+    if reason:
         return "xgrammar", reason
     return "llguidance", "compiles in milliseconds and was never seen to let invalid output pass"
 

@@ -19,10 +19,12 @@ from structspec.constraint import (
 )
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Finding, Report
-from structspec.grammars.cfg import check_ebnf, check_lark, dialect_of
+from structspec.grammars.cfg import check_ebnf, check_lark, dialect_of, place
 from structspec.grammars.choice import check_choices
 from structspec.grammars.composition import form_of
-from structspec.grammars.ebnf import is_productive
+from structspec.grammars.ebnf import is_productive, unproductive
+from structspec.grammars.lark_checks import check_productive
+from structspec.grammars.lark_reader import inline_json
 from structspec.grammars.regex import malformed, translate
 from structspec.grammars.xgrammar_form import lower_form
 from structspec.grammars.xgrammar_json import lower_json
@@ -55,8 +57,15 @@ def lower(constraint: Constraint) -> Lowered:
             text = constraint.text
             if dialect_of(constraint) == "ebnf":
                 check_ebnf(text)
-                return _exact(lambda: xgrammar.Grammar.from_ebnf(text), "grammar")
+                return _exact(
+                    lambda: _productive(xgrammar.Grammar.from_ebnf(text), text), "grammar"
+                )
             check_lark(text)
+            check_productive(text)
+            if inline_json(text):
+                refusal = "JSON inside a grammar is written with llguidance only"
+                finding = Finding("", "%json", refusal)
+                return Lowered(_nothing, Report("xgrammar", refused=(finding,)))
             return _exact(lambda: xgrammar.Grammar.from_lark(text), "grammar")
         case StructuralTag() | Tools():
             return Lowered(*lower_form(form_of(constraint)))
@@ -83,6 +92,21 @@ def translate_error(message: str, constraint: Constraint) -> GrammarError:
     if isinstance(constraint, JsonSchema):
         return UnsupportedConstraint(f"xgrammar refuses the schema: {text}", pointer="#")
     return GrammarError(text)
+
+
+def _nothing() -> xgrammar.Grammar:
+    raise AssertionError("what is refused is not built")
+
+
+def _productive(grammar: xgrammar.Grammar, text: str) -> xgrammar.Grammar:
+    """The grammar of EBNF text; GrammarError, with its line, for a rule that no text ends."""
+    for name in unproductive(str(grammar)):
+        if rule := re.search(rf"^[ \t]*{re.escape(name)}[ \t]*::=", text, re.MULTILINE):
+            line, column = place(text, rule.start())
+            raise GrammarError(
+                f"no text ends the rule {name!r}: it recurses for ever", line=line, column=column
+            )
+    return grammar
 
 
 def _exact(build: Callable[[], xgrammar.Grammar], keyword: str) -> Lowered:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,13 @@ class Vocabulary:
     `token_bytes[i]` is None for special tokens, stop tokens and padding rows of the embedding: a
     constraint never allows them as text. `len(token_bytes)` is the width of the model's logits.
     `encode_text` is the tokenizer's own (canonical) tokenisation, without special tokens.
+    `special_tokens` are ids by name: only tool calls of families that write them allow them.
     """
 
     token_bytes: tuple[bytes | None, ...]
     stop_token_ids: tuple[int, ...]
     encode_text: Callable[[str], list[int]]
+    special_tokens: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def vocab_size(self) -> int:
@@ -53,6 +55,7 @@ class Vocabulary:
             # -1: no text, which an empty token is not
             digest.update((-1 if data is None else len(data)).to_bytes(4, "little", signed=True))
             digest.update(data or b"")
+        digest.update(repr(sorted(self.special_tokens.items())).encode())
         return digest.hexdigest()
 
     def is_text(self, token_id: int) -> bool:
@@ -62,6 +65,11 @@ class Vocabulary:
     def decode_bytes(self, token_ids: Sequence[int]) -> bytes:
         """The bytes of these tokens; special tokens give none."""
         return b"".join(self.token_bytes[i] or b"" for i in token_ids)
+
+    def spell_bytes(self, token_ids: Sequence[int]) -> bytes:
+        """The bytes of these tokens; special tokens are spelled by name, where they have one."""
+        names = {token_id: name.encode() for name, token_id in self.special_tokens.items()}
+        return b"".join(self.token_bytes[i] or names.get(i, b"") for i in token_ids)
 
     @classmethod
     def bytes(cls) -> Vocabulary:
@@ -95,10 +103,12 @@ class Vocabulary:
                 f"{type(tokenizer).__name__} is not a tokenizer structspec can read: pass a "
                 "`tokenizers.Tokenizer`, a fast transformers tokenizer or the path of one"
             )
-        token_bytes = _token_bytes(json.loads(backend.to_str()))
+        spec = json.loads(backend.to_str())
         if stop_token_ids is None:
             stop_token_ids = _find_stop_tokens(backend, eos_token)
-        vocabulary = cls(token_bytes, (), _encoder(backend))
+        added = spec.get("added_tokens") or ()
+        special = {token["content"]: token["id"] for token in added if token["special"]}
+        vocabulary = cls(_token_bytes(spec), (), _encoder(backend), special)
         return _adjusted(vocabulary, vocab_size, stop_token_ids)
 
 
@@ -117,7 +127,7 @@ def _adjusted(
         if not 0 <= token_id < len(tokens):
             raise ModelError(f"stop token {token_id} is not in the vocabulary of {len(tokens)}")
         tokens[token_id] = None
-    return Vocabulary(tuple(tokens), stops, vocabulary.encode_text)
+    return Vocabulary(tuple(tokens), stops, vocabulary.encode_text, vocabulary.special_tokens)
 
 
 def _load(path: Path) -> tuple[Any, str | None]:

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import Envelope, JsonSchema, Tools
 from structspec.errors import GrammarError, UnsupportedConstraint
-from structspec.grammars.base import CompiledGrammar
+from structspec.grammars.base import CompiledGrammar, FillJob
+from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.router import route
 from structspec.grammars.tools import Call, read_calls, rebase
+from structspec.vocabulary import Vocabulary
 from tests.grammars.cases import backend
 
 CITY = {"type": "object", "properties": {"city": {"enum": ["Ur", "}\n<"]}}, "required": ["city"]}
@@ -271,3 +273,96 @@ def test_parameters_may_refer_to_their_own_definitions(envelope):
         text = f"<tool_call>\n{text}\n</tool_call>"
     assert all(map(matcher.accept, text.encode()))
     assert matcher.accept(256)
+
+
+HARMONY = ("<|channel|>", "<|constrain|>", "<|message|>", "<|call|>")
+
+
+@cache
+def with_special_tokens() -> LLGuidanceBackend:
+    """Bytes, the markers of two families, of which the last of the first ends the text."""
+    names = (*HARMONY, "[TOOL_CALLS]")
+    tokens = (*(bytes([i]) for i in range(256)), *(None for _ in names))
+    ids = {name: 256 + i for i, name in enumerate(names)}
+    return LLGuidanceBackend(Vocabulary(tokens, (259,), lambda text: list(text.encode()), ids))
+
+
+def ids_of(*pieces: str) -> list[int]:
+    special = with_special_tokens().vocabulary.special_tokens
+    return [
+        token_id
+        for piece in pieces
+        for token_id in ([special[piece]] if piece in special else piece.encode())
+    ]
+
+
+CALL = ids_of(
+    "<|channel|>", "commentary to=functions.go ", "<|constrain|>", "json", "<|message|>",
+    '{"city": "Ur"}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "token_ids", "is_allowed"),
+    [
+        ({}, CALL, True),
+        ({}, ids_of("<|channel|>", "final", "<|message|>", "It is late."), True),
+        ({"response": ANSWER}, ids_of("<|channel|>", "final", "<|message|>", '{"ok": true}'), True),
+        ({"response": ANSWER}, ids_of("<|channel|>", "final", "<|message|>", "late"), False),
+        ({"choice": "required"}, ids_of("<|channel|>", "final"), False),
+        ({}, list(b"<|channel|>final"), False),
+        ({}, [*CALL, *CALL], False),
+    ],
+)
+def test_special_tokens_of_an_envelope_are_written_as_tokens(options, token_ids, is_allowed):
+    matcher = with_special_tokens().compile(Tools(TOOLS, "harmony", **options)).matcher()
+    assert (all(map(matcher.accept, token_ids)) and matcher.accept(259)) == is_allowed
+
+
+def test_calls_with_special_tokens_are_read_from_text_that_spells_them():
+    text = with_special_tokens().vocabulary.spell_bytes([*CALL, 259]).decode()
+    [call] = read_calls(text, "harmony")
+    assert (call.name, call.arguments) == ("go", '{"city": "Ur"}')
+
+
+def test_a_marker_is_a_token_where_the_vocabulary_has_it_and_else_text():
+    first, _ = WRITTEN["mistral"]
+    matcher = with_special_tokens().compile(Tools(TOOLS, "mistral", "required")).matcher()
+    assert not matcher.accept(ord("["))
+    assert all(map(matcher.accept, ids_of("[TOOL_CALLS]", first.removeprefix("[TOOL_CALLS]"))))
+    assert matcher.accept(259)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 10**6)), max_size=60))
+def test_the_laws_of_matchers_hold_with_special_tokens(steps):
+    library = with_special_tokens()
+    matcher = library.compile(Tools(TOOLS, "harmony")).matcher()
+    bitmask = allocate_bitmask(1, 261)
+    rows: list[list[int]] = []
+    for is_forward, number in steps:
+        matcher.fill(bitmask, 0)
+        choices = np.flatnonzero(unpack_row(bitmask[0], 261)).tolist()
+        assert choices and not set(choices) - set(range(260))
+        forced = matcher.forced(50)
+        assert forced.decode().isascii()
+        assert not forced or choices == [forced[0]]
+        if is_forward or not rows:
+            rejected = number % 261
+            if rejected not in choices:
+                assert not matcher.accept(rejected)
+            rows.append(choices)
+            assert matcher.accept(choices[number % len(choices)])
+        else:
+            matcher.rollback(1)
+            matcher.fill(bitmask, 0)
+            assert np.flatnonzero(unpack_row(bitmask[0], 261)).tolist() == rows.pop()
+
+
+def test_drafts_with_special_tokens_are_walked():
+    library = with_special_tokens()
+    matchers = [library.compile(Tools(TOOLS, "harmony")).matcher() for _ in range(2)]
+    jobs = [FillJob(matcher, i * 30, CALL[:29]) for i, matcher in enumerate(matchers)]
+    bitmask = allocate_bitmask(60, 261)
+    library._parallel_above_s = 0.0
+    assert library.fill_drafts(jobs, bitmask) == [29, 29]
