@@ -103,7 +103,8 @@ class ArrayWriter:
         """A rule for each number of items so far and of those counted."""
         wanted = array.contains[0]
         first, high = len(array.prefix), array.max_items
-        max_place = max(first, array.min_items if high is None else high)
+        # place 1 differs from 0 by its comma
+        max_place = max(1, first, array.min_items if high is None else high)
         max_count = wanted.minimum if wanted.maximum is None else wanted.maximum
         if (max_place + 1) * (max_count + 1) > _MAX_STATES:
             return None

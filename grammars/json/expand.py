@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from structspec.grammars.base import Finding
 from structspec.grammars.json.broken import broken_shapes, with_keys, without
-from structspec.grammars.json.own import OWN_KEYWORDS, number, own_shapes
+from structspec.grammars.json.own import OWN_KEYWORDS, own_shapes
 from structspec.grammars.json.shapes import (
     ANY_SHAPES,
     ANYTHING,
     NOTHING,
     Array,
-    Boolean,
     Claim,
-    Evaluated,
     Goal,
-    Layer,
-    Null,
-    Number,
     Object,
     Shape,
-    String,
     distinct,
     meet_all,
+    widened,
 )
+from structspec.grammars.json.unevaluated import bind_unevaluated
+from structspec.grammars.json.values import other_shapes, scalar_shapes, schema_of
 from structspec.grammars.json_schema import Document, Node, escape
-from structspec.grammars.regexes.syntax import alternatives, complement
-from structspec.grammars.regexes.syntax import text as text_regex
 
 Shapes = tuple[Shape, ...]
 
@@ -162,11 +157,7 @@ class Expander:
         for keyword in _DEPENDENT:
             if keyword in schema:
                 shapes = self._narrow(shapes, self._dependent(node, keyword), node, keyword)
-        if "unevaluatedProperties" in schema:
-            shapes = self._unevaluated_properties(node, shapes)
-        if "unevaluatedItems" in schema:
-            shapes = self._unevaluated_items(node, shapes)
-        return shapes
+        return bind_unevaluated(node, shapes, self)
 
     def _is_only_reference(self, node: Node) -> bool:
         """Before 2019, `$ref` stood alone: what is beside it says nothing."""
@@ -278,17 +269,7 @@ class Expander:
         return self._values(node, [node.keywords()["const"]], "const")
 
     def _values(self, node: Node, values: list[Any], keyword: str) -> Shapes:
-        """A list of values: scalars as they are, arrays and objects as subschemas made for them."""
-        shapes: list[Shape] = []
-        if any(value is None for value in values):
-            shapes.append(Null())
-        if bools := frozenset(value for value in values if isinstance(value, bool)):
-            shapes.append(Boolean(bools))
-        numbers = dict.fromkeys(number(value) for value in values if _is_number(value))
-        if numbers:
-            shapes.append(Number(values=tuple(numbers)))
-        if texts := dict.fromkeys(value for value in values if isinstance(value, str)):
-            shapes.append(String(values=tuple(texts)))
+        shapes = list(scalar_shapes(values))
         for goal in self._containers(node, values, keyword):
             shapes += self._of(goal)
         return tuple(shapes)
@@ -296,27 +277,10 @@ class Expander:
     def _containers(
         self, node: Node, values: list[Any], keyword: str, holds: bool = True
     ) -> list[Goal]:
-        containers = [value for value in values if isinstance(value, (dict, list))]
-        made = [self._made_for(value) for value in containers]
+        """Goals of the arrays and objects in a list of values: subschemas are made for them."""
+        made = [schema_of(value) for value in values if isinstance(value, (dict, list))]
+        self._made += made
         return [self.goal(Node(f"{node.pointer}/{keyword}", schema), holds) for schema in made]
-
-    def _made_for(self, value: Any) -> dict[str, Any]:
-        if isinstance(value, dict):
-            schema = {
-                "type": "object",
-                "properties": {key: {"const": item} for key, item in value.items()},
-                "required": list(value),
-                "additionalProperties": False,
-            }
-        else:
-            schema = {
-                "type": "array",
-                "prefixItems": [{"const": item} for item in value],
-                "items": False,
-                "minItems": len(value),
-            }
-        self._made.append(schema)
-        return schema
 
     def _dependent(self, node: Node, keyword: str) -> Shapes:
         """`dependentRequired`, `dependentSchemas` and their older form, `dependencies`."""
@@ -334,30 +298,6 @@ class Expander:
             goal = self.goal(node.below(f"{keyword}/{escape(name)}", demand))
             present = meet_all((with_keys((name,)),), self._of(goal))
         return (*ANY_SHAPES[:-1], without(name), *present)
-
-    def _unevaluated_properties(self, node: Node, shapes: Shapes) -> Shapes:
-        part = node.keywords()["unevaluatedProperties"]
-        goal = self.goal(node.below("unevaluatedProperties", part))
-        found = (
-            _bound_unevaluated(shape, goal) if isinstance(shape, Object) else shape
-            for shape in shapes
-        )
-        return distinct([shape for shape in found if shape is not None])
-
-    def _unevaluated_items(self, node: Node, shapes: Shapes) -> Shapes:
-        part = node.keywords()["unevaluatedItems"]
-        goal = self.goal(node.below("unevaluatedItems", part))
-        found: list[Shape] = []
-        for shape in shapes:
-            if not isinstance(shape, Array) or shape.num_evaluated is None:
-                found.append(shape)
-            elif shape.contains:
-                finding = Finding(node.pointer, "unevaluatedItems", "not counted beside contains")
-                found += widened((shape,), finding)
-            else:
-                bound = Array((ANYTHING,) * shape.num_evaluated, goal, num_evaluated=None)
-                found += meet_all((shape,), (bound,))
-        return distinct(found)
 
     # Breaking a subschema
 
@@ -413,18 +353,7 @@ class Expander:
         return self._no_values(node, [node.keywords()["const"]], "const")
 
     def _no_values(self, node: Node, values: list[Any], keyword: str) -> Shapes:
-        bools = frozenset((True, False)) - {v for v in values if isinstance(v, bool)}
-        texts = [value for value in values if isinstance(value, str)]
-        numbers = frozenset(number(value) for value in values if _is_number(value))
-        scalars: list[Shape | None] = [
-            None if None in values else Null(),
-            Boolean(bools) if bools else None,
-            Number(excluded=numbers),
-            String(regexes=(complement(alternatives(*map(text_regex, texts))),) if texts else ()),
-            Array(),
-            Object(),
-        ]
-        shapes: Shapes = tuple(shape for shape in scalars if shape is not None)
+        shapes = other_shapes(values)
         for goal in self._containers(node, values, keyword, holds=False):
             shapes = self._narrow(shapes, self._of(goal), node, keyword)
         return shapes
@@ -465,25 +394,3 @@ _BROKEN: dict[str, Callable[[Expander, Node], Shapes]] = {
     "enum": Expander._not_enum,
     "const": Expander._not_const,
 }
-
-
-def widened(shapes: Shapes, finding: Finding) -> Shapes:
-    """The same shapes, noted to be wider than that keyword."""
-    return tuple(replace(shape, losses=shape.losses | {finding}) for shape in shapes)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _bound_unevaluated(shape: Object, goal: Goal) -> Object | None:
-    """The object, every key that nothing has evaluated bound by a goal."""
-    seen = shape.evaluated
-    if seen.is_all:
-        return shape
-    names = alternatives(*map(text_regex, sorted(seen.names)))
-    patterns = tuple((regex, ANYTHING) for regex in (names, *seen.patterns))
-    bound = Object({}, (Layer(patterns, goal, is_silent=False),), evaluated=Evaluated(is_all=True))
-    met = meet_all((shape,), (bound,))
-    assert len(met) <= 1
-    return met[0] if met else None  # type: ignore[return-value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError
@@ -21,8 +21,21 @@ from structspec.grammars.json_schema import Document, parse
 from structspec.grammars.lark_text import LarkText
 
 
-def write_json(lark: LarkText, constraint: JsonSchema) -> tuple[str, Report]:
-    """Write the rules for a schema; gives the name of the first, and what became of each keyword.
+@dataclass(frozen=True, slots=True)
+class WrittenJson:
+    """The rule that a schema became, and what became of each keyword.
+
+    With `has_free_keys` the grammar alone lets a free key come twice: the matcher has to be guarded
+    (`unique_keys.py`).
+    """
+
+    rule: str
+    report: Report
+    has_free_keys: bool
+
+
+def write_document(lark: LarkText, constraint: JsonSchema) -> WrittenJson:
+    """Write the rules for a schema whose JSON is the whole text.
 
     Raises GrammarError with a JSON pointer where the schema is wrong or nothing satisfies it.
     """
@@ -36,7 +49,17 @@ def write_json(lark: LarkText, constraint: JsonSchema) -> tuple[str, Report]:
     writer = _Writer(lark, layout, productive, constraint, document.is_integer_spelled)
     start = writer.start(root)
     report = make_report(document, expander, productive, frozenset(writer.losses))
-    return start, report
+    return WrittenJson(start, report, writer.has_free_keys)
+
+
+def write_json(lark: LarkText, constraint: JsonSchema) -> tuple[str, Report]:
+    """The same for JSON inside other text, where nobody watches for keys that come twice."""
+    written = write_document(lark, constraint)
+    if not written.has_free_keys:
+        return written.rule, written.report
+    finding = Finding("#", "additionalProperties", "a free key may come twice")
+    approximated = (*written.report.approximated, finding)
+    return written.rule, replace(written.report, approximated=approximated)
 
 
 def _nothing_satisfies(
@@ -64,6 +87,7 @@ class _Writer:
     constraint: JsonSchema
     is_integer_spelled: bool
     losses: set[Finding] = field(default_factory=set)
+    has_free_keys: bool = False
     _names: dict[Goal, str] = field(default_factory=dict)  # without the parameter
     _waiting: list[Goal] = field(default_factory=list)
     _scalars: dict[Goal, str | None] = field(default_factory=dict)
@@ -115,6 +139,7 @@ class _Writer:
                     self.lark, self.layout, self._item, self._choices, self.losses.add
                 ).write(part)
             case Plan():
+                self.has_free_keys = self.has_free_keys or bool(part.cells)
                 is_any = self.constraint.property_order == "any"
                 return ObjectWriter(self.lark, self.layout, self.value, self.losses.add).write(
                     part, any_order=is_any

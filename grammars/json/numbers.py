@@ -18,11 +18,10 @@ from structspec.grammars.json.shapes import Limit, Number
 _WHOLE = "(0|[1-9][0-9]*)"
 _FRACTION = r"(\.[0-9]+)?"
 _EXPONENT = "([eE][+-]?[0-9]+)?"
+# more places than a float has cannot follow its point: whole whatever they are
+_HUGE_INTEGER = r"[1-9](\.[0-9]{1,16})?[eE]\+?0*(1[6-9]|[2-9][0-9]|[1-9][0-9]{2,})"
 _MAX_LISTED = 256  # multiples in a range are listed up to so many
-# json.dumps writes an exponent below a ten thousandth and from 10 ** 16 on
-_TINY, _HUGE = Fraction(1, 10_000), Fraction(10**16)
-_TINY_FORM = r"[1-9](\.[0-9]+)?[eE]-(0?[5-9]|[1-9][0-9]+)"
-_HUGE_FORM = r"[1-9](\.[0-9]+)?[eE]\+?(1[6-9]|[2-9][0-9]|[1-9][0-9]{2,})"
+_MANTISSA = r"[1-9](\.[0-9]+)?[eE]"
 
 
 def number_body(number: Number, *, is_lenient: bool) -> str:
@@ -89,10 +88,14 @@ def _kind(number: Number, *, is_lenient: bool) -> str:
     if number.is_integer:
         if not is_lenient:
             return "/-?[1-9][0-9]*|0/"
-        return rf"/-?{_WHOLE}(\.0+)?{'' if is_ranged else '([eE][+]?[0-9]+)?'}/"
+        exponent = "" if is_ranged or number.excluded else r"([eE]\+?[0-9]+)?"
+        huge = "" if number.excluded else f"|-?{_HUGE_INTEGER}"
+        return rf"/-?{_WHOLE}(\.0+)?{exponent}{huge}/"
+    if number.excluded:  # in the spellings that are excluded too
+        return f"/-?{_WHOLE}{_FRACTION}/"
     if not is_ranged:
         return f"/-?{_WHOLE}{_FRACTION}{_EXPONENT}/"
-    return f"/-?({_WHOLE}{_FRACTION}|{_TINY_FORM}|{_HUGE_FORM})/"
+    return f"/-?({_WHOLE}{_FRACTION}|{_MANTISSA}[+-]?[0-9]+)/"
 
 
 # Ranges
@@ -138,9 +141,36 @@ def _above(value: Fraction, is_open: bool) -> str:
     else:
         forms += [] if is_open else [rf"{whole}(\.0+)?"]
     if value == 0:
-        forms.append(_TINY_FORM)
-    if value <= _HUGE:
-        forms.append(_HUGE_FORM)
+        forms.append(f"{_MANTISSA}[+-]?[0-9]+")
+    else:  # from the next power of ten on
+        forms.append(rf"{_MANTISSA}\+?0*({_whole_from(_num_tens(value))})")
+    return "|".join(forms)
+
+
+def _num_tens(value: Fraction) -> int:
+    """The least power of ten, from 0 up, that is not less than a value."""
+    power = 0
+    while 10**power < value:
+        power += 1
+    return power
+
+
+def _num_places(value: Fraction) -> int:
+    """The least number of places, from 0 up, after which 1 is no more than a value."""
+    places = 0
+    while value * 10**places < 1:
+        places += 1
+    return places
+
+
+def _whole_from(least: int) -> str:
+    """Whole numbers from `least` up."""
+    digits = str(least)
+    forms = [f"[1-9][0-9]{{{len(digits)},}}", digits]
+    for place, digit in enumerate(digits):
+        if digit < "9":
+            left = len(digits) - place - 1
+            forms.append(f"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{left}}}")
     return "|".join(forms)
 
 
@@ -173,8 +203,8 @@ def _below(value: Fraction, is_open: bool) -> str:
         forms.append(rf"{whole}\.{behind}0*")
     if not behind and not is_open:
         forms.append(rf"{whole}(\.0+)?")
-    if value >= _TINY:
-        forms.append(_TINY_FORM)
+    if value > 0:  # below the last power of ten: 9.99e-4 is less than 1e-3
+        forms.append(f"{_MANTISSA}-0*({_whole_from(max(1, _num_places(value) + 1))})")
     return "|".join(forms) or "[^\\s\\S]"
 
 

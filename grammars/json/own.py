@@ -242,7 +242,7 @@ def _object(node: Node, claims: Claims) -> Object | None:
         tuple(regex for regex, _ in layer.patterns),
         "additionalProperties" in schema,
     )
-    is_plain = layer == Layer() and not members
+    is_plain = layer == Layer(pointer=node.pointer) and not members
     return Object(members, () if is_plain else (layer,), low, high, evaluated, losses)
 
 
@@ -265,4 +265,4 @@ def _layer(node: Node, claims: Claims) -> tuple[Layer, Losses]:
         losses.append(Finding(node.pointer, "additionalProperties", "beside such a pattern"))
     names = goal_of(node, "propertyNames", claims)
     is_silent = not {"additionalProperties", "patternProperties", "propertyNames"} & schema.keys()
-    return Layer(tuple(patterns), rest, names, is_silent), frozenset(losses)
+    return Layer(tuple(patterns), rest, names, is_silent, node.pointer), frozenset(losses)

@@ -9,7 +9,7 @@ from structspec.grammars.base import Finding
 from structspec.grammars.json.expand import Expander
 from structspec.grammars.json.shapes import ANYTHING, Goal, Layer, Object, String, both
 from structspec.grammars.regexes import syntax
-from structspec.grammars.regexes.derive import are_disjoint, is_empty, matches
+from structspec.grammars.regexes.derive import are_disjoint, can_always_grow, is_empty, matches
 from structspec.grammars.regexes.syntax import Regex
 
 _MAX_OVERLAPPING = 5  # patterns: one cell for each of their 2 ** 5 combinations
@@ -112,7 +112,7 @@ def _cells(shape: Object, names: Regex | None, losses: set[Finding]) -> tuple[Ce
     cells: list[Cell] = []
     for signs in _combinations(patterns):
         if signs is None:
-            losses.add(Finding("#", "patternProperties", "too many patterns overlap"))
+            losses |= _findings(shape.layers, "too many patterns overlap")
             return (Cell(names, ANYTHING),)
         goal = _goal_of(shape.layers, dict(zip(patterns, signs, strict=True)))
         if goal is None:
@@ -124,7 +124,27 @@ def _cells(shape: Object, names: Regex | None, losses: set[Finding]) -> tuple[Ce
         regex = syntax.both(*parts) if parts else None
         if regex is None or is_empty(regex) is not True:
             cells.append(Cell(regex, goal))
+    if any(cell.regex is not None and not _is_endless(cell.regex, shape) for cell in cells):
+        losses |= _findings(shape.layers, "a key may come twice where few are possible")
     return tuple(cells)
+
+
+def _is_endless(regex: Regex, shape: Object) -> bool:
+    """Whether there is always one more key, so that keys can be kept from coming twice."""
+    taken = syntax.alternatives(*map(syntax.text, shape.members))
+    return can_always_grow(syntax.both(regex, syntax.complement(taken))) is True
+
+
+def _findings(layers: tuple[Layer, ...], reason: str) -> set[Finding]:
+    return {
+        Finding(layer.pointer, keyword, reason)
+        for layer in layers
+        for keyword, is_there in (
+            ("patternProperties", bool(layer.patterns)),
+            ("propertyNames", layer.names != ANYTHING),
+        )
+        if is_there
+    }
 
 
 def _combinations(patterns: list[Regex]) -> list[tuple[bool, ...] | None]:

@@ -147,6 +147,7 @@ class Layer:
     rest: Goal = ANYTHING
     names: Goal = ANYTHING
     is_silent: bool = True
+    pointer: str = "#"
 
     def goal_for(self, name: str) -> Goal:
         """What the value of a key must meet."""
@@ -203,6 +204,11 @@ class Object:
 
 Shape = Null | Boolean | Number | String | Array | Object
 ANY_SHAPES: tuple[Shape, ...] = (Null(), Boolean(), Number(), String(), Array(), Object())
+
+
+def widened(shapes: tuple[Shape, ...], finding: Finding) -> tuple[Shape, ...]:
+    """The same shapes, noted to be wider than that keyword."""
+    return tuple(replace(shape, losses=shape.losses | {finding}) for shape in shapes)
 
 
 def meet_all(left: tuple[Shape, ...], right: tuple[Shape, ...]) -> tuple[Shape, ...]:

@@ -1,0 +1,50 @@
+"""`unevaluatedProperties` and `unevaluatedItems`: what nothing beside them has described."""
+
+from __future__ import annotations
+
+from structspec.grammars.base import Finding
+from structspec.grammars.json.own import Claims
+from structspec.grammars.json.shapes import (
+    ANYTHING,
+    Array,
+    Evaluated,
+    Goal,
+    Layer,
+    Object,
+    Shape,
+    distinct,
+    meet_all,
+    widened,
+)
+from structspec.grammars.json_schema import Node
+from structspec.grammars.regexes.syntax import alternatives
+from structspec.grammars.regexes.syntax import text as text_regex
+
+
+def bind_unevaluated(node: Node, shapes: tuple[Shape, ...], claims: Claims) -> tuple[Shape, ...]:
+    """The shapes of a subschema with the rest of their keys and items bound."""
+    for keyword, bind in (("unevaluatedProperties", _bind_keys), ("unevaluatedItems", _bind_items)):
+        if keyword in node.keywords():
+            goal = claims.goal(node.below(keyword, node.keywords()[keyword]))
+            bound = [part for shape in shapes for part in bind(node, shape, goal)]
+            shapes = distinct(bound)
+    return shapes
+
+
+def _bind_keys(node: Node, shape: Shape, goal: Goal) -> tuple[Shape, ...]:
+    if not isinstance(shape, Object) or shape.evaluated.is_all:
+        return (shape,)
+    seen = shape.evaluated
+    names = alternatives(*map(text_regex, sorted(seen.names)))
+    patterns = tuple((regex, ANYTHING) for regex in (names, *seen.patterns))
+    layer = Layer(patterns, goal, is_silent=False)
+    return meet_all((shape,), (Object({}, (layer,), evaluated=Evaluated(is_all=True)),))
+
+
+def _bind_items(node: Node, shape: Shape, goal: Goal) -> tuple[Shape, ...]:
+    if not isinstance(shape, Array) or shape.num_evaluated is None:
+        return (shape,)
+    if shape.contains:
+        return widened((shape,), Finding(node.pointer, "unevaluatedItems", "not beside contains"))
+    bound = Array((ANYTHING,) * shape.num_evaluated, goal, num_evaluated=None)
+    return meet_all((shape,), (bound,))
