@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 
@@ -69,6 +70,14 @@ def make(**options) -> GrammarCompiler:
     return GrammarCompiler(VOCABULARY, **options)
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[GrammarCompiler]:
+    """One compiler for several tests: starting a process that loads xgrammar takes seconds."""
+    compiler = make()
+    yield compiler
+    compiler.close()
+
+
 def test_submit_returns_before_the_compile_is_done(stand):
     future = make().submit(Regex("slow"))
     assert stand.began.wait(10)
@@ -91,6 +100,35 @@ def test_the_cache_keeps_the_last_used(stand):
     for pattern in ("a", "b", "a", "c", "a", "b"):  # c drives out b
         compiler.submit(Regex(pattern)).result(10)
     assert [c.pattern for c in stand.compiled] == ["a", "b", "c", "b"]
+
+
+def test_the_cache_keeps_what_fits_its_bytes(stand):
+    compiler = make(max_cache_bytes=250)  # two of 100 bytes each
+    for pattern in ("a", "b", "a", "c", "a", "b"):
+        compiler.submit(Regex(pattern)).result(10)
+    assert [c.pattern for c in stand.compiled] == ["a", "b", "c", "b"]
+
+
+def test_a_grammar_larger_than_the_cache_is_not_kept(stand):
+    compiler = make(max_cache_bytes=50)
+    assert [compiler.submit(Regex("a")).result(10).pattern for _ in range(2)] == ["a", "a"]
+    assert len(stand.compiled) == 2
+
+
+def test_a_constraint_that_is_too_long_is_refused_with_the_limit():
+    with pytest.raises(GrammarError, match="1001 characters.*max_constraint_bytes"):
+        make(max_constraint_bytes=1000).submit(Regex("a" * 996)).result(10)
+
+
+def test_short_constraints_go_before_long_ones(stand):
+    compiler = make(num_threads=1)
+    compiler.submit(Regex("slow"))
+    assert stand.began.wait(10)
+    patterns = ["x" * 5000, "y" * 300, "z"]
+    futures = [compiler.submit(Regex(pattern)) for pattern in patterns]
+    stand.gate.set()
+    assert not wait(futures, 10).not_done
+    assert [c.pattern for c in stand.compiled][1:] == patterns[::-1]
 
 
 def test_a_failure_arrives_through_the_future_and_is_not_kept(stand):
@@ -182,7 +220,16 @@ def test_an_unknown_backend_is_refused_at_once():
 
 @pytest.mark.parametrize(
     "limits",
-    [{"num_threads": 0}, {"timeout_s": 0}, {"timeout_s": float("nan")}, {"cache_size": -1}],
+    [
+        {"num_threads": 0},
+        {"timeout_s": 0},
+        {"timeout_s": float("nan")},
+        {"cache_size": -1},
+        {"num_processes": 0},
+        {"max_memory_bytes": 0},
+        {"max_constraint_bytes": 0},
+        {"max_cache_bytes": -1},
+    ],
 )
 def test_limits_that_allow_nothing_are_refused(limits):
     with pytest.raises(InvalidRequest, match=next(iter(limits))):
@@ -206,22 +253,28 @@ def test_what_is_no_constraint_is_refused_at_once(constraint):
         (Grammar('root ::= "a"'), "xgrammar"),
     ],
 )
-def test_auto_takes_the_library_that_can(constraint, library):
-    grammar = make().submit(constraint).result(30)
+def test_auto_takes_the_library_that_can_and_says_why(shared, constraint, library):
+    grammar = shared.submit(constraint).result(60)
     assert grammar.report.backend == library
     assert grammar.report.exact
+    assert grammar.report.reason
     assert grammar.compile_ms > 0
+    assert grammar.num_bytes > 0
 
 
-def test_a_backend_named_for_one_constraint_is_used_for_it():
-    compiler = make()
-    assert compiler.submit(Regex("a"), "xgrammar").result(30).report.backend == "xgrammar"
-    assert compiler.submit(Regex("a")).result(30).report.backend == "llguidance"
+@pytest.mark.parametrize("name", ["llguidance", "xgrammar", "outlines", "lm-format-enforcer"])
+def test_a_backend_named_for_one_constraint_is_used_for_it(shared, name):
+    report = shared.submit(Regex("a"), name).result(60).report
+    assert (report.backend, report.reason) == (name, "asked for by name")
+    assert shared.submit(Regex("a")).result(60).report.backend == "llguidance"
+
+
+def test_a_backend_named_for_what_it_cannot_read_is_an_error(shared):
     with pytest.raises(UnsupportedConstraint):
-        compiler.submit(Grammar('root ::= "a"'), "llguidance").result(30)
+        shared.submit(Grammar('root ::= "a"'), "llguidance").result(60)
 
 
-@pytest.mark.parametrize("depth", [200, 5000])
+@pytest.mark.parametrize("depth", [1000, 5000])
 @pytest.mark.parametrize("is_text", [True, False], ids=["text", "dict"])
 def test_what_is_nested_too_deeply_is_a_grammar_error(depth, is_text):
     schema = {"type": "boolean"}
