@@ -6,7 +6,15 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
+from structspec.constraint import (
+    Choice,
+    Constraint,
+    Grammar,
+    JsonSchema,
+    Regex,
+    StructuralTag,
+    Tools,
+)
 from structspec.grammars.base import Backend, CompiledGrammar
 from structspec.grammars.router import Backends
 from structspec.models.gguf_file import GgufFile
@@ -52,12 +60,32 @@ ENFORCER_TAKES = ("json", "json-union", "regex-date", "regex-maybe-more", "regex
 LARK = Grammar('start: term ("+" term)*\nterm: /[0-9]+/ | "(" start ")"')
 EBNF = Grammar('root ::= term ("+" term)*\nterm ::= [0-9]+ | "(" root ")"')
 
+TAG = StructuralTag(
+    {
+        "format": {
+            "type": "triggered_tags",
+            "triggers": ["<a"],
+            "tags": [
+                {
+                    "type": "tag",
+                    "begin": "<ab>",
+                    "content": {"type": "json_schema", "json_schema": {"enum": ["a", "é", 1]}},
+                    "end": ["</a>", ";"],
+                }
+            ],
+        }
+    }
+)
+CALLS = Tools([{"name": "ab"}, {"name": "abc", "parameters": PERSON}], response=JsonSchema(PERSON))
+
 CASES: list[tuple[str, str, Constraint]] = [
     *(
         (library, name, c)
         for library in ("llguidance", "xgrammar")
         for name, c in CONSTRAINTS.items()
     ),
+    *((lib, "tag", TAG) for lib in ("llguidance", "xgrammar")),
+    ("llguidance", "calls", CALLS),
     ("llguidance", "lark", LARK),
     ("xgrammar", "lark", LARK),
     ("xgrammar", "ebnf", EBNF),
