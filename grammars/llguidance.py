@@ -33,7 +33,6 @@ from structspec.grammars.form import Cfg, leaves
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.placing import placed
-from structspec.grammars.regex import malformed
 from structspec.vocabulary import Vocabulary
 
 _NUM_PROBE_TOKENS = 3  # an unproductive rule fails at the first or second token
@@ -76,11 +75,9 @@ class LLGuidanceBackend:
         try:
             grammar = LLGuidanceGrammar(self, lowered)
         except GrammarError as error:
-            if isinstance(constraint, Regex):  # its place is one in the translated pattern
+            if isinstance(constraint, Regex):  # its place is one in what is made of the pattern
                 reason = str(error).split("error: ")[-1].split(": ", 1)[-1]
-                raise malformed(constraint.pattern) or UnsupportedConstraint(
-                    f"llguidance cannot read the regex: {reason}"
-                ) from None
+                raise UnsupportedConstraint(f"llguidance cannot hold the regex: {reason}") from None
             if isinstance(constraint, StructuralTag):
                 self._check_grammars_inside(constraint)
             raise

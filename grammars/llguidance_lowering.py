@@ -26,7 +26,8 @@ from structspec.grammars.json.lark import write_json
 from structspec.grammars.lark_text import LarkText
 from structspec.grammars.llguidance_cfg import lower_lark
 from structspec.grammars.llguidance_form import lower_form
-from structspec.grammars.regex import translate
+from structspec.grammars.regex import read_regex
+from structspec.grammars.regexes.lark import to_lark
 
 _PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
 
@@ -50,7 +51,8 @@ def lower(constraint: Constraint, special_tokens: Mapping[str, int] | None = Non
             start, report = write_json(text, constraint)
             return Lowered(LLMatcher.grammar_from_lark(text.text(start)), report)
         case Regex():
-            return _exact(LLMatcher.grammar_from_regex(translate(constraint.pattern)), "regex")
+            terminal = to_lark(read_regex(constraint.pattern), quoted=False)
+            return _exact(LLMatcher.grammar_from_lark(f"start: T\nT: {terminal}\n"), "regex")
         case Choice():
             return _exact(_choices_to_lark(check_choices(constraint)), "choice")
         case Grammar():

@@ -25,7 +25,7 @@ from structspec.grammars.composition import form_of
 from structspec.grammars.ebnf import is_productive, unproductive
 from structspec.grammars.lark_checks import check_productive
 from structspec.grammars.lark_reader import inline_json
-from structspec.grammars.regex import malformed, translate
+from structspec.grammars.regex import translate
 from structspec.grammars.xgrammar_form import lower_form
 from structspec.grammars.xgrammar_json import lower_json
 
@@ -84,9 +84,7 @@ def translate_error(message: str, constraint: Constraint) -> GrammarError:
     text = _LOCATION.sub("", message.strip())
     if isinstance(constraint, Regex):
         reason = _POSITION.sub("", text).strip()  # a place in what it makes of the pattern
-        return malformed(constraint.pattern) or UnsupportedConstraint(
-            f"xgrammar cannot read the regex: {reason}"
-        )
+        return UnsupportedConstraint(f"xgrammar cannot read the regex: {reason}")
     if match := _PLACE.search(text):
         return GrammarError(match[3].strip(), line=int(match[1]), column=int(match[2]))
     if isinstance(constraint, JsonSchema):

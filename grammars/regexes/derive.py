@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from heapq import heappop, heappush
 
 from structspec.constraint import find_half_character
 from structspec.grammars.regexes import ranges
@@ -28,6 +29,7 @@ from structspec.grammars.regexes.syntax import (
     alternatives,
     both,
     complement,
+    parts,
     repeat,
     sequence,
 )
@@ -53,18 +55,37 @@ def is_empty(regex: Regex, max_states: int = 2000) -> bool | None:
     if regex.is_plain:
         return regex is NOTHING
     seen = {regex}
-    pending: list[Regex] = [regex]
+    pending = [(0, 0, regex)]  # nearest to a match first, by the look of it
     while pending:
-        state = pending.pop()
-        if state.is_nullable or (state.is_plain and state is not NOTHING):
+        _, _, state = heappop(pending)
+        if state.is_nullable or state.is_plain:
             return False
         for follower in successors(state):
             if follower not in seen:
                 if len(seen) >= max_states:
                     return None
                 seen.add(follower)
-                pending.append(follower)
+                heappush(pending, (_distance(follower), len(seen), follower))
     return True
+
+
+def _distance(regex: Regex) -> int:
+    """A guess at how many characters a match still takes; what And asks for is added up."""
+    match regex:
+        case And(items):
+            return sum(map(_distance, items))
+        case Alternatives(items):
+            return min(map(_distance, items))
+        case Sequence():
+            return sum(map(_distance, parts(regex)))
+        case Repeat(item, minimum):
+            return minimum * _distance(item) if minimum else 0
+        case Characters():
+            return 1
+        case Not():
+            return 0 if regex.is_nullable else 1
+        case Empty():
+            return 0
 
 
 def are_disjoint(a: Regex, b: Regex, max_states: int = 2000) -> bool | None:

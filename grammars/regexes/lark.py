@@ -11,20 +11,20 @@ from functools import lru_cache
 
 from structspec.grammars.regexes import ranges
 from structspec.grammars.regexes.json_spellings import any_spelling, spelled
+from structspec.grammars.regexes.plain import plain_text
 from structspec.grammars.regexes.ranges import Ranges
 from structspec.grammars.regexes.rust import character_class
 from structspec.grammars.regexes.syntax import (
     EMPTY,
-    NOTHING,
     Alternatives,
     And,
-    Characters,
-    Empty,
     Not,
     Regex,
     Repeat,
     Sequence,
+    alternatives,
     parts,
+    sequence,
 )
 
 QUOTED_ANY = f"/{spelled(ranges.EVERY)}/"
@@ -37,7 +37,7 @@ def to_lark(regex: Regex, *, quoted: bool) -> str:
     if regex is EMPTY:
         return '""'
     if regex.is_plain:
-        return f"/{_plain(regex, quoted)}/"
+        return _literal(regex, quoted)
     match regex:
         case And(items):
             return f"({' & '.join(to_lark(item, quoted=quoted) for item in items)})"
@@ -62,7 +62,7 @@ def _anything(quoted: bool) -> str:
 def _grouped(items: tuple[Regex, ...], quoted: bool) -> list[str]:
     """The plain alternatives as one literal, then the others."""
     plain = [item for item in items if item.is_plain]
-    literal = [f"/{'|'.join(_branch(item, quoted) for item in plain)}/"] if plain else []
+    literal = [_literal(alternatives(*plain), quoted)] if plain else []
     return literal + [to_lark(item, quoted=quoted) for item in items if not item.is_plain]
 
 
@@ -75,58 +75,21 @@ def _joined(regex: Sequence, quoted: bool) -> list[str]:
             plain.append(part)
             continue
         if plain:
-            written.append(f"/{''.join(_atom(item, quoted) for item in plain)}/")
+            written.append(_literal(sequence(*plain), quoted))
             plain = []
         written.append(to_lark(part, quoted=quoted))
     if plain:
-        written.append(f"/{''.join(_atom(item, quoted) for item in plain)}/")
+        written.append(_literal(sequence(*plain), quoted))
     return written
 
 
-def _plain(regex: Regex, quoted: bool) -> str:
-    """Rust regex text; as tight as an alternative, not as an item of a sequence."""
-    match regex:
-        case Empty():
-            return ""
-        case Characters(pairs):
-            return _characters(pairs, quoted)
-        case Alternatives(items):
-            return "|".join(_branch(item, quoted) for item in items)
-        case Repeat(item, minimum, maximum):
-            return _repeatable(item, quoted) + _count(minimum, maximum)
-        case _:
-            return "".join(_atom(part, quoted) for part in parts(regex))
+def _literal(regex: Regex, quoted: bool) -> str:
+    return f"/{plain_text(regex, _quoted if quoted else _unquoted)}/"
 
 
-def _branch(regex: Regex, quoted: bool) -> str:
-    return _plain(regex, quoted) if regex is not EMPTY else "(?:)"
+def _quoted(pairs: Ranges) -> str:
+    return spelled(pairs) if pairs else character_class(pairs)
 
 
-def _atom(regex: Regex, quoted: bool) -> str:
-    """As an item of a sequence."""
-    written = _plain(regex, quoted)
-    return f"(?:{written})" if isinstance(regex, Alternatives) else written
-
-
-def _repeatable(regex: Regex, quoted: bool) -> str:
-    written = _plain(regex, quoted)
-    return written if isinstance(regex, Characters) else f"(?:{written})"
-
-
-def _count(minimum: int, maximum: int | None) -> str:
-    sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((minimum, maximum))
-    if sign is not None:
-        return sign
-    if minimum == maximum:
-        return f"{{{minimum}}}"
-    return f"{{{minimum},{'' if maximum is None else maximum}}}"
-
-
-@lru_cache(maxsize=1024)
-def _characters(pairs: Ranges, quoted: bool) -> str:
-    """One character of a class, bracketed where it is more than one item."""
-    if not pairs:
-        return character_class(NOTHING.ranges)
-    if quoted:
-        return spelled(pairs)
+def _unquoted(pairs: Ranges) -> str:
     return "(?s:.)" if pairs == ranges.EVERY else character_class(pairs)

@@ -10,14 +10,29 @@ intersection with the run of plain parts before it, where that run shows all it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 
 from structspec.errors import UnsupportedConstraint
 from structspec.grammars.cfg import place
 from structspec.grammars.regexes import ranges
 from structspec.grammars.regexes.derive import length_bounds
-from structspec.grammars.regexes.pattern import Choice, Join, Look, Loop, Pattern, Plain, Refused
+from structspec.grammars.regexes.pattern import (
+    Choice,
+    Join,
+    Look,
+    Loop,
+    Pattern,
+    Plain,
+    Refused,
+    choose,
+    join,
+    loop,
+    walk,
+)
 from structspec.grammars.regexes.ranges import Ranges
 from structspec.grammars.regexes.syntax import (
+    ANY_CHARACTER,
     ANYTHING,
     EMPTY,
     NOTHING,
@@ -38,6 +53,7 @@ from structspec.grammars.regexes.syntax import (
 _Last = Ranges | None  # what the last character is one of; None: this is the start of the text
 _Rest = Callable[[_Last], Regex]
 _MAX_UNROLLED = 8
+_LONG = 16  # items of a sequence
 
 
 def build(tree: Pattern, text: str, *, searches: bool) -> Regex:
@@ -50,7 +66,12 @@ def build(tree: Pattern, text: str, *, searches: bool) -> Regex:
         return sequence(ANYTHING, tree.regex, ANYTHING) if searches else tree.regex
     builder = _Builder(text, tree)
     around = (Plain(ANYTHING),) if searches else ()
-    return builder.join((*around, tree, *around), None, lambda last: EMPTY)
+    try:
+        return builder.join((*around, tree, *around), None, lambda last: EMPTY)
+    except RecursionError:
+        raise UnsupportedConstraint(
+            "the regex has too many anchors, word boundaries or look-arounds to be compiled"
+        ) from None
 
 
 class _Builder:
@@ -65,27 +86,42 @@ class _Builder:
                 self.lasts = _part(self.lasts, condition[0])
 
     def join(self, items: tuple[Pattern, ...], last: _Last, rest: _Rest) -> Regex:
-        """Items one after the other, the run of plain ones at the front taken as one."""
+        """Items one after the other."""
         items = _flattened(items)
+        tails: dict[int, _Rest] = {len(items): rest}
+
+        def tail(start: int) -> _Rest:
+            """What begins with the item at `start`; each found once, or long patterns take ages."""
+            if start not in tails:
+                tails[start] = _remembered(lambda last: self.stretch(items, start, last, tail))
+            return tails[start]
+
+        if len(items) > _LONG:  # from the end, to keep the recursion shallow
+            for start in reversed(range(len(items))):
+                for other in (None, *self.lasts):
+                    with suppress(UnsupportedConstraint):  # what is needed is refused below
+                        tail(start)(other)
+        return tail(0)(last)
+
+    def stretch(
+        self,
+        items: tuple[Pattern, ...],
+        start: int,
+        last: _Last,
+        tail: Callable[[int], _Rest],
+    ) -> Regex:
+        """The run of plain items from `start` on, taken as one, then the item behind it."""
         run: Regex = EMPTY
-        position = 0
-        while position < len(items):
+        for position in range(start, len(items)):
             item = items[position]
             if isinstance(item, Plain):
                 run = sequence(run, item.regex)
             elif isinstance(item, Look) and (seen := self.seen_by(item, run, last)) is not None:
                 run = both(run, complement(seen) if item.is_negative else seen)
             else:
-                break
-            position += 1
-        if position == len(items):
-            return self.run(run, last, rest)
-
-        def after(last: _Last) -> Regex:
-            return self.join(items[position + 1 :], last, rest)
-
-        item = items[position]
-        return self.run(run, last, lambda last: self.one(item, last, _remembered(after)))
+                after = tail(position + 1)
+                return self.run(run, last, _remembered(partial(self.one, item, rest=after)))
+        return self.run(run, last, tail(len(items)))
 
     def run(self, regex: Regex, last: _Last, rest: _Rest) -> Regex:
         """A plain part, parted by its last character where what follows depends on it."""
@@ -102,7 +138,7 @@ class _Builder:
             branches.append(sequence(ending_in(regex, part), following))
         return alternatives(*branches)
 
-    def one(self, item: Pattern, last: _Last, rest: _Rest) -> Regex:
+    def one(self, item: Pattern, last: _Last, *, rest: _Rest) -> Regex:
         """One item and what follows it."""
         match item:
             case Plain(regex):
@@ -110,7 +146,7 @@ class _Builder:
             case Join(items):
                 return self.join(items, last, rest)
             case Choice(branches):
-                return alternatives(*(self.one(branch, last, rest) for branch in branches))
+                return alternatives(*(self.one(branch, last, rest=rest) for branch in branches))
             case Loop():
                 return self.loop(item, last, rest)
             case Look():
@@ -119,21 +155,84 @@ class _Builder:
                 raise self.unsupported(what, position)
 
     def loop(self, item: Loop, last: _Last, rest: _Rest) -> Regex:
-        """Few repetitions are written out; more cannot hold a condition inside."""
-        if item.maximum is None or item.maximum > _MAX_UNROLLED:
+        """Repetition: written out where it is short, else as far as its conditions allow."""
+        if item.maximum is not None and item.maximum <= _MAX_UNROLLED:
+            return self.unrolled(item, item.maximum, last, rest)
+        ways = self.anchored_loop(item, last, rest) or self.tempered_loop(item, last, rest)
+        if ways is None:
             raise self.unsupported(
                 "an anchor, word boundary or look-around inside a repetition", item.position
             )
+        return alternatives(*ways)
 
-        def again(count: int, last: _Last) -> Regex:
-            assert item.maximum is not None
-            following = [rest(last)] if count >= item.minimum else []
-            if count < item.maximum:
-                once_more = _remembered(lambda last: again(count + 1, last))
-                following.append(self.one(item.item, last, once_more))
-            return alternatives(*following)
+    def unrolled(self, item: Loop, maximum: int, last: _Last, rest: _Rest) -> Regex:
+        following = rest
+        for count in reversed(range(maximum)):
+            following = _remembered(partial(self.round, item, count, rest, following))
+        return following(last)
 
-        return again(0, last)
+    def round(self, item: Loop, count: int, rest: _Rest, following: _Rest, last: _Last) -> Regex:
+        """After `count` rounds: one more, or the end of the loop if there are enough."""
+        once_more = self.one(item.item, last, rest=following)
+        return alternatives(once_more, rest(last)) if count >= item.minimum else once_more
+
+    def anchored_loop(self, item: Loop, last: _Last, rest: _Rest) -> list[Regex] | None:
+        """Where only anchors stand inside: `^` may hold the first time, `$` the last."""
+        looks = [node for node in walk(item.item) if isinstance(node, Look)]
+        if not all(map(_is_anchor, looks)):
+            return None
+
+        def round_(at_start: bool, at_end: bool) -> Regex:
+            """The item where the text may start before it, or end behind it."""
+            tree = _without_anchors(item.item, at_start, at_end)
+            return self.one(tree, None if at_start else ranges.EVERY, rest=lambda last: EMPTY)
+
+        is_start = last is None
+        inner, first = round_(False, False), round_(is_start, False)
+        final, only = round_(False, True), round_(is_start, True)
+
+        def at_end(last: _Last) -> Regex:
+            return both(rest(last), EMPTY)
+
+        def rounds(num_others: int, is_free: bool) -> Regex:
+            """The rounds without anchors, beside others that as empty ones may make up for all."""
+            fewest = 0 if is_free else max(item.minimum - num_others, 0)
+            most = None if item.maximum is None else item.maximum - num_others
+            return repeat(inner, fewest, most)
+
+        free, free_at_end = first.is_nullable, final.is_nullable
+        to_end = sequence(first, rounds(2, free or free_at_end), final)
+        ways = [
+            self.run(sequence(first, rounds(1, free)), last, rest),
+            self.run(to_end, last, at_end),
+        ]
+        if item.minimum <= 1 or only.is_nullable:
+            ways.append(self.run(only, last, at_end))
+        return [rest(last), *ways] if item.minimum == 0 else ways
+
+    def tempered_loop(self, item: Loop, last: _Last, rest: _Rest) -> list[Regex] | None:
+        """`(?:(?!Y).)*` where what follows is of one length, so that it shows where the loop ends.
+
+        No place before that end may then see a Y: no suffix longer than what follows.
+        """
+        if not isinstance(item.item, Join) or not isinstance(item.item.items[-1], Plain):
+            return None
+        *looks, body = item.item.items
+        following = {rest(part) for part in (last, *self.lasts)}
+        shortest, longest = length_bounds(next(iter(following)))
+        if len(following) > 1 or shortest != longest:
+            return None
+        if not isinstance(body, Plain) or not isinstance(body.regex, Characters):
+            return None
+        whole = sequence(repeat(body.regex, item.minimum, item.maximum), *following)
+        longer = repeat(ANY_CHARACTER, shortest + 1, None)
+        for look in looks:
+            if not isinstance(look, Look) or not look.is_ahead or any(_lookbehinds(look.body)):
+                return None
+            seen = self.one(look.body, last, rest=lambda last: ANYTHING)
+            forbidden = seen if look.is_negative else complement(seen)
+            whole = both(whole, complement(sequence(ANYTHING, both(forbidden, longer))))
+        return [whole]
 
     def look(self, item: Look, last: _Last, rest: _Rest) -> Regex:
         if not item.is_ahead:
@@ -150,7 +249,7 @@ class _Builder:
                 return starting_with(following, members)
             others = starting_with(following, ranges.invert(members))
             return alternatives(EMPTY, others) if following.is_nullable else others
-        seen = self.one(item.body, last, lambda last: ANYTHING)
+        seen = self.one(item.body, last, rest=lambda last: ANYTHING)
         return both(complement(seen) if item.is_negative else seen, following)
 
     def seen_by(self, item: Look, run: Regex, last: _Last) -> Regex | None:
@@ -261,25 +360,30 @@ def _last_character(body: Pattern) -> tuple[Ranges, bool] | None:
             return None
 
 
-def _walk(tree: Pattern) -> Iterator[Pattern]:
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        yield node
-        match node:
-            case Join(items):
-                pending.extend(items)
-            case Choice(branches):
-                pending.extend(branches)
-            case Loop(item) | Look(item):
-                pending.append(item)
-            case Plain() | Refused():
-                pass
+def _is_anchor(look: Look) -> bool:
+    """Whether it is `^` or `$`: no character at all before it, or behind."""
+    is_any = isinstance(look.body, Plain) and look.body.regex is ANY_CHARACTER
+    return is_any and look.is_negative
+
+
+def _without_anchors(tree: Pattern, at_start: bool, at_end: bool) -> Pattern:
+    """The tree where `^` never holds unless `at_start`, and `$` never unless `at_end`."""
+    match tree:
+        case Look() if _is_anchor(tree):
+            return tree if (at_end if tree.is_ahead else at_start) else Plain(NOTHING)
+        case Join(items):
+            return join(_without_anchors(item, at_start, at_end) for item in items)
+        case Choice(branches):
+            return choose([_without_anchors(branch, at_start, at_end) for branch in branches])
+        case Loop(item, minimum, maximum, position):
+            return loop(_without_anchors(item, at_start, at_end), minimum, maximum, position)
+        case _:
+            return tree
 
 
 def _lookbehinds(tree: Pattern) -> Iterator[Look]:
-    return (node for node in _walk(tree) if isinstance(node, Look) and not node.is_ahead)
+    return (node for node in walk(tree) if isinstance(node, Look) and not node.is_ahead)
 
 
 def _looks_ahead(tree: Pattern) -> bool:
-    return any(isinstance(node, Look) and node.is_ahead for node in _walk(tree))
+    return any(isinstance(node, Look) and node.is_ahead for node in walk(tree))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from structspec.errors import GrammarError
+from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.cfg import place
 from structspec.grammars.regexes.lookaround import build
+from structspec.grammars.regexes.pattern import Look, walk
 from structspec.grammars.regexes.reader import read
 from structspec.grammars.regexes.syntax import Regex
 
@@ -30,3 +32,14 @@ def parse_full(pattern: str) -> Regex:
     if not isinstance(pattern, str):
         raise GrammarError(f"a regex is a string, not {pattern!r}")
     return build(read(pattern, "python"), pattern, searches=False)
+
+
+def lookaround_error(pattern: str) -> UnsupportedConstraint:
+    """For libraries that know no And and Not: names the first lookaround of a full match."""
+    looks = [node for node in walk(read(pattern, "python")) if isinstance(node, Look)]
+    first = min(looks, key=lambda look: look.position)
+    line, column = place(pattern, first.position)
+    side = "lookahead" if first.is_ahead else "lookbehind"
+    return UnsupportedConstraint(
+        f"{side} is more than this library holds; llguidance does", line=line, column=column
+    )

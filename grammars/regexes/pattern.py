@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from structspec.grammars.regexes import syntax
 from structspec.grammars.regexes.syntax import ANY_CHARACTER, EMPTY, Regex
 
 
@@ -61,6 +63,32 @@ Pattern = Plain | Join | Choice | Loop | Look | Refused
 NO_TEXT = Plain(EMPTY)
 
 
+def join(items: Iterable[Pattern]) -> Pattern:
+    """One after the other, as simple as it can be."""
+    flat = [part for item in items for part in (item.items if isinstance(item, Join) else (item,))]
+    regexes = [item.regex for item in flat if isinstance(item, Plain)]
+    if len(regexes) < len(flat):
+        return Join(tuple(flat))
+    return Plain(syntax.sequence(*regexes)) if regexes else NO_TEXT
+
+
+def choose(branches: Sequence[Pattern]) -> Pattern:
+    """Any one of them, as simple as it can be."""
+    if len(branches) == 1:
+        return branches[0]
+    regexes = [branch.regex for branch in branches if isinstance(branch, Plain)]
+    if len(regexes) < len(branches):
+        return Choice(tuple(branches))
+    return Plain(syntax.alternatives(*regexes))
+
+
+def loop(item: Pattern, minimum: int, maximum: int | None, position: int) -> Pattern:
+    """Again and again, as simple as it can be."""
+    if isinstance(item, Plain):
+        return Plain(syntax.repeat(item.regex, minimum, maximum))
+    return Loop(item, minimum, maximum, position)
+
+
 def not_next(regex: Regex, position: int) -> Look:
     """The character behind this place, if there is one, is none of these."""
     return Look(Plain(regex), True, True, position)
@@ -88,3 +116,20 @@ def boundary(word: Regex, is_negative: bool, position: int) -> Pattern:
     if is_negative:
         return Choice((Join((last, next_)), Join((no_last, no_next))))
     return Choice((Join((last, no_next)), Join((no_last, next_))))
+
+
+def walk(tree: Pattern) -> Iterator[Pattern]:
+    """Every node of a tree."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        match node:
+            case Join(items):
+                pending.extend(items)
+            case Choice(branches):
+                pending.extend(branches)
+            case Loop(item) | Look(item):
+                pending.append(item)
+            case Plain() | Refused():
+                pass

@@ -11,20 +11,16 @@ from structspec.grammars.cfg import check_characters, place
 from structspec.grammars.regexes import classes, pattern, ranges
 from structspec.grammars.regexes.pattern import (
     NO_TEXT,
-    Choice,
     Join,
     Look,
-    Loop,
     Pattern,
     Plain,
     Refused,
 )
 from structspec.grammars.regexes.ranges import Ranges
 from structspec.grammars.regexes.syntax import (
-    alternatives,
     characters,
     repeat,
-    sequence,
 )
 
 Dialect = Literal["ecma", "lenient", "python"]  # lenient: ECMAScript as people write it
@@ -104,15 +100,15 @@ class _Reader:
         items: list[Pattern] = []
         while self.position < len(self.text) and self.text[self.position] != ")":
             if self.take("|"):
-                branches.append(_join(items))
+                branches.append(pattern.join(items))
                 items = []
             elif changed := self.flags(flags):
                 flags = changed
             else:
                 item = self.atom(flags, depth)
                 items.append(self.repetition(item))
-        branches.append(_join(items))
-        return _choose(branches)
+        branches.append(pattern.join(items))
+        return pattern.choose(branches)
 
     def flags(self, flags: _Flags) -> _Flags | None:
         """The flags from here on, where `(?i)` or the like stands here."""
@@ -196,13 +192,11 @@ class _Reader:
             raise self.unsupported("a possessive repetition", position)
         minimum, maximum = _counts(match)
         if maximum is not None and maximum < minimum:
-            raise self.error("min repeat greater than max repeat", position)
+            raise self.error("min repeat greater than max repeat", position + 1)
         self.position = match.end()
         if _is_repeat(_REPEAT.match(self.text, self.position), self.is_ecma):
             raise self.error("multiple repeat", self.position)
-        if isinstance(item, Plain):
-            return Plain(repeat(item.regex, minimum, maximum))
-        return Loop(item, minimum, maximum, position)
+        return pattern.loop(item, minimum, maximum, position)
 
     def dollar(self, flags: _Flags, start: int) -> Pattern:
         if flags.multiline:
@@ -388,20 +382,3 @@ def _counts(match: re.Match[str]) -> tuple[int, int | None]:
     if not match["comma"]:
         return low, low
     return low, int(match["high"]) if match["high"] else None
-
-
-def _join(items: list[Pattern]) -> Pattern:
-    flat = [part for item in items for part in (item.items if isinstance(item, Join) else (item,))]
-    if all(isinstance(item, Plain) for item in flat):
-        return (
-            Plain(sequence(*(i.regex for i in flat if isinstance(i, Plain)))) if flat else NO_TEXT
-        )
-    return Join(tuple(flat))
-
-
-def _choose(branches: list[Pattern]) -> Pattern:
-    if len(branches) == 1:
-        return branches[0]
-    if all(isinstance(branch, Plain) for branch in branches):
-        return Plain(alternatives(*(b.regex for b in branches if isinstance(b, Plain))))
-    return Choice(tuple(branches))

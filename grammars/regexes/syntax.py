@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -237,27 +238,58 @@ def repeat(item: Regex, minimum: int, maximum: int | None) -> Regex:
 def both(*items: Regex) -> Regex:
     """What all of them match."""
     found: dict[Regex, None] = {}
-    single: Ranges | None = None
     pending = list(reversed(items))
     while pending:
         item = pending.pop()
         if isinstance(item, And):
             pending.extend(reversed(item.items))
-        elif isinstance(item, Characters):
-            single = item.ranges if single is None else ranges.intersect(single, item.ranges)
         elif item is not ANYTHING:
             found[item] = None
-    if single is not None:
-        found = {characters(single): None, **found}
     choices = tuple(found)
-    if EMPTY in found:
-        return EMPTY if all(item.is_nullable for item in choices) else NOTHING
-    if NOTHING in found or any(isinstance(x, Not) and x.item in found for x in choices):
-        return NOTHING
     if len(choices) < 2:
         return choices[0] if choices else ANYTHING
     nullable = all(item.is_nullable for item in choices)
+    if any(map(_is_short, choices)):
+        singles = [single_characters(item) for item in choices]
+        single = characters(reduce(ranges.intersect, singles))
+        return alternatives(EMPTY, single) if nullable else single
+    if any(isinstance(item, Not) and item.item in found for item in choices):
+        return NOTHING
     return _interned(And, frozenset(choices), choices, nullable)
+
+
+def _is_short(regex: Regex) -> bool:
+    """Whether nothing longer than one character matches, as the shape shows."""
+    if isinstance(regex, Repeat):
+        return regex.maximum == 1 and isinstance(regex.item, Characters)
+    return isinstance(regex, Characters | Empty)
+
+
+def single_characters(regex: Regex) -> Ranges:
+    """The matches of one character."""
+    match regex:
+        case Empty():
+            return ()
+        case Characters(pairs):
+            return pairs
+        case Sequence():
+            return _single_characters_of_sequence(regex)
+        case Alternatives(items):
+            return reduce(ranges.union, map(single_characters, items))
+        case Repeat(item, minimum):
+            return single_characters(item) if minimum <= 1 else ()
+        case And(items):
+            return reduce(ranges.intersect, map(single_characters, items))
+        case Not(item):
+            return ranges.invert(single_characters(item))
+
+
+def _single_characters_of_sequence(regex: Sequence) -> Ranges:
+    items = tuple(parts(regex))
+    needed = [item for item in items if not item.is_nullable]
+    if len(needed) > 1:
+        return ()
+    return reduce(ranges.union, map(single_characters, needed or items))
 
 
 _OPPOSITES: dict[Regex, Regex] = {

@@ -103,6 +103,12 @@ def test_disjoint_is_decided(a, b, expected):
     assert are_disjoint(parse_full(a), parse_full(b)) is expected
 
 
+def test_many_demands_at_once_are_met_within_few_states():
+    demands = "".join(f"(?=.*{letter})" for letter in "abcde")
+    assert is_empty(parse_full(demands + ".{5,20}"), max_states=100) is False
+    assert is_empty(parse_full(demands + ".{0,4}")) is True
+
+
 def test_what_takes_too_many_states_is_not_decided():
     a, b = parse_full("(?:a|b)*a(?:a|b){12}"), parse_full("(?:a|b)*b(?:a|b){12}")
     assert is_empty(both(a, b), max_states=50) is None or is_empty(both(a, b)) is True

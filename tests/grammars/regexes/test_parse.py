@@ -45,7 +45,9 @@ _PARTS = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, min_size=2, max_size=4).map("".join),
         st.tuples(inner, inner).map(lambda two: f"(?:{two[0]}|{two[1]})"),
-        st.tuples(inner).map(lambda one: f"(?:{one[0]})?"),
+        st.tuples(inner, st.sampled_from(["?", "{1,2}", "*", "+"])).map(
+            lambda two: f"(?:{two[0]}){two[1]}"
+        ),
         st.tuples(st.sampled_from(["=", "!"]), inner).map(lambda two: f"(?{two[0]}{two[1]})"),
     ),
     max_leaves=6,
@@ -60,7 +62,7 @@ def _as_python(pattern: str) -> re.Pattern[str]:
     return re.compile(widths.replace("$", r"\Z").replace(r"\B", r"(?!\b)"), re.ASCII)
 
 
-@settings(deadline=None, max_examples=1500)
+@settings(deadline=None, max_examples=400)
 @given(_PARTS, _TEXTS)
 def test_a_search_finds_what_python_finds(pattern, texts):
     try:
@@ -71,7 +73,7 @@ def test_a_search_finds_what_python_finds(pattern, texts):
         assert matches(regex, text) == (_as_python(pattern).search(text) is not None), text
 
 
-@settings(deadline=None, max_examples=1500)
+@settings(deadline=None, max_examples=400)
 @given(_PARTS, _TEXTS)
 def test_a_full_match_is_pythons(pattern, texts):
     try:
@@ -94,6 +96,11 @@ def test_a_full_match_is_pythons(pattern, texts):
         (r"^[a-z]+(?<!\.lock)$", ["a"], [".lock"]),
         (r"^[a-z.]+(?<!\.lock)$", ["a", "lock", "a.lockx"], ["a.lock", ".lock"]),
         (r"^(?=[a-z.]+$).*(?<!\.lock)$", ["a.b"], ["a.lock"]),
+        (r"^(?:(?!foo).)*$", ["", "fo", "barfo"], ["foo", "xfoox"]),
+        (r"^<!--((?!-->).)*-->$", ["<!---->", "<!-- a->-->"], ["<!--->", "<!--a-->b-->"]),
+        (r"^([a-z]+(,|$))+$", ["ab", "ab,c", "a,"], ["", ",a", "a,,b"]),
+        (r"(^|,)(?:^a|b)*$", ["abb", "x,b", "x,", ""], ["x,ab", "xb"]),
+        (r"^(?:[a-z](-|$)){10,}$", ["a-" * 9 + "b", "a-" * 12], ["a-" * 8 + "b", "a-" * 9]),
         (r"a{,2}", ["a{,2}"], ["aa"]),
         (r"^[^]$", ["a", "\n", "😀"], ["", "ab"]),
         (r"^.$", ["a", "\x85"], ["\n", "\r", "\u2028", "\u2029"]),
@@ -149,6 +156,17 @@ def test_what_no_automaton_holds_is_refused_with_its_place(pattern, words, colum
     with pytest.raises(UnsupportedConstraint, match=words) as caught:
         parse_search(pattern)
     assert (caught.value.line, caught.value.column) == (1, column)
+
+
+def test_more_conditions_than_can_be_taken_apart_are_refused():
+    with pytest.raises(UnsupportedConstraint, match="too many"):
+        parse_search(r"(?:(?:(?:(?:a\b-?){1,8}){1,8}){1,8}){1,8}")
+
+
+def test_many_word_boundaries_are_taken_apart_in_one_pass():
+    words = " ".join(["foo"] * 20)
+    assert matches(parse_search(r"\bfoo\b ?" * 20), words)
+    assert not matches(parse_search(r"\bfoo\b ?" * 20), words.replace(" foo", "foo", 1))
 
 
 @pytest.mark.parametrize(
