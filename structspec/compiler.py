@@ -116,7 +116,8 @@ class GrammarCompiler:
         check_backend_name(name)
         if not isinstance(constraint, Constraint):
             raise InvalidRequest(
-                f"a constraint is a JsonSchema, Regex, Choice or Grammar, not {constraint!r}"
+                "a constraint is a JsonSchema, Regex, Choice, Grammar, StructuralTag or Tools, not "
+                f"{constraint!r}"
             )
         try:
             job = self._job(constraint, name)
