@@ -21,6 +21,8 @@ from structspec.errors import InvalidRequest
 
 Kind = Literal["json_schema", "regex", "lark", "ebnf"]
 
+# schemas of the test suite need not name the draft they are written for
+_DRAFT_URIS = {"draft7": "http://json-schema.org/draft-07/schema#"}
 NOT_REAL_WORLD = frozenset({"Synthesized", "Handwritten"})
 
 
@@ -97,10 +99,18 @@ def _case(row: dict[str, Any]) -> Case:
         source=group,
         keywords=tuple(row.get("features") or (group,)),
         kind=kind,
-        body=row["schema"] if kind == "json_schema" else row["grammar"],
+        body=_schema(row) if kind == "json_schema" else row["grammar"],
         instances=tuple(_instance(test) for test in settled),
         num_doubtful=len(row["tests"]) - len(settled),
     )
+
+
+def _schema(row: dict[str, Any]) -> Any:
+    """The schema, told which draft it follows where the row alone knows."""
+    schema, uri = row["schema"], _DRAFT_URIS.get(row.get("draft", ""))
+    if uri is None or not isinstance(schema, dict) or "$schema" in schema:
+        return schema
+    return {"$schema": uri, **schema}
 
 
 def _is_settled(test: dict[str, Any]) -> bool:

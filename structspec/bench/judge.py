@@ -21,6 +21,8 @@ from structspec.vocabulary import Vocabulary
 
 # a finding of this kind excuses no instance: none repeats a key
 _REPEATED_KEY = re.compile("twice|duplicate|repeat")
+# what is lost inside one of these shows as an error of the keyword itself
+_DECIDED_WITHIN = frozenset({"not", "contains", "if", "oneOf"})
 _TAIL = 80  # characters shown around the place where a text was refused
 
 
@@ -120,9 +122,16 @@ def _verdict_on_invalid(
     breaks = f"breaks {', '.join(sorted(broken)) or 'something'}"
     if report is None or report.exact:
         return "under", text, breaks
-    lost = (*report.approximated, *report.refused)
-    told = {finding.keyword for finding in lost if not _REPEATED_KEY.search(finding.reason)}
+    told = _told(report)
     if broken and not broken & told:
         names = ", ".join(sorted(told)) or "repeated keys"
         return "under", text, f"{breaks}, but approximated is {names}"
     return "approximated", text, breaks
+
+
+def _told(report: Report) -> set[str]:
+    """The keywords that the report says are not held, those they decide from within too."""
+    lost = (*report.approximated, *report.refused)
+    findings = [finding for finding in lost if not _REPEATED_KEY.search(finding.reason)]
+    around = {part for finding in findings for part in finding.pointer.split("/")}
+    return {finding.keyword for finding in findings} | (around & _DECIDED_WITHIN)

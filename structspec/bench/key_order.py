@@ -10,7 +10,8 @@ from urllib.parse import unquote
 from structspec.bench.cases import Case, Instance
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
-_CONDITIONALS = ("if", "then", "else")
+_DEPENDENT_SCHEMAS = ("dependentSchemas", "dependencies")
+_DEPENDENT_NAMES = ("dependentRequired", "dependencies")
 _ELEMENTS = ("items", "additionalItems", "contains")
 
 
@@ -47,33 +48,42 @@ class _Orderer:
             return value
         seen: set[int] = set()
         applied = [part for schema in schemas for part in self._expand(schema, value, seen)]
+        for fixed in (fixed for part in applied for fixed in _fixed(part)):
+            if json.dumps(fixed, sort_keys=True) == json.dumps(value, sort_keys=True):
+                return fixed
         if isinstance(value, list):
             return [
                 self.order(item, self._item_schemas(applied, index))
                 for index, item in enumerate(value)
             ]
         declared = [name for part in applied for name in _mapping(part, "properties")]
-        declared += [name for part in applied for name in _names(part.get("required"))]
+        declared += [name for part in applied for name in _required(part)]
         names = dict.fromkeys([*(name for name in declared if name in value), *value])
         return {
             name: self.order(value[name], self._member_schemas(applied, name)) for name in names
         }
 
-    def _expand(self, schema: Any, value: Any, seen: set[int]) -> Iterator[dict[str, Any]]:
-        """The schema and those it applies in place, references followed; each once."""
-        if not isinstance(schema, dict) or id(schema) in seen or _excludes(schema, value):
+    def _expand(
+        self, schema: Any, value: Any, seen: set[int], *, is_condition: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """The schema and those it applies in place, references followed; each once.
+
+        Left out is what shows to be another branch, unless it is a condition: that names its keys
+        whether it holds or not.
+        """
+        if not isinstance(schema, dict) or id(schema) in seen:
+            return
+        if not is_condition and _excludes(schema, value):
             return
         seen.add(id(schema))
-        below = [*self._target(schema)]
-        for keyword in _BRANCHES:
-            below += _items(schema.get(keyword))
-        below += [schema[keyword] for keyword in _CONDITIONALS if keyword in schema]
-        below += _mapping(schema, "dependentSchemas").values()
-        below += _mapping(schema, "dependencies").values()
         if self._own_first:
             yield schema
-        for part in below:
+        for part in (*self._target(schema), *_applied(schema)):
             yield from self._expand(part, value, seen)
+        if "if" in schema:
+            yield from self._expand(schema["if"], value, seen, is_condition=True)
+            branch = "else" if _excludes(schema["if"], value) else "then"
+            yield from self._expand(schema.get(branch), value, seen)
         if not self._own_first:
             yield schema
 
@@ -112,13 +122,34 @@ class _Orderer:
                     yield part["additionalProperties"]
 
 
-def _excludes(schema: dict[str, Any], value: Any) -> bool:
-    """Whether a fixed member of the schema shows that the value is not of this branch."""
-    if not isinstance(value, dict):
+def _applied(schema: dict[str, Any]) -> Iterator[Any]:
+    """The subschemas for the value itself, but for conditionals."""
+    for keyword in _BRANCHES:
+        yield from _items(schema.get(keyword))
+    for keyword in _DEPENDENT_SCHEMAS:
+        yield from _mapping(schema, keyword).values()
+
+
+def _required(schema: dict[str, Any]) -> Iterator[str]:
+    """The names that it requires, always or beside another."""
+    yield from _names(schema.get("required"))
+    for keyword in _DEPENDENT_NAMES:
+        for name, others in _mapping(schema, keyword).items():
+            yield from (name, *_names(others))
+
+
+def _fixed(schema: dict[str, Any]) -> list[Any]:
+    """The only values it allows, where it lists them."""
+    return [schema["const"]] if "const" in schema else _items(schema.get("enum"))
+
+
+def _excludes(schema: Any, value: Any) -> bool:
+    """Whether a required or fixed member shows that the value is not of this branch."""
+    if not isinstance(value, dict) or not isinstance(schema, dict):
         return False
     for name, part in _mapping(schema, "properties").items():
         if name in value and isinstance(part, dict):
-            fixed = _items(part.get("enum")) or ([part["const"]] if "const" in part else [])
+            fixed = _fixed(part)
             if fixed and value[name] not in fixed:
                 return True
     return not all(name in value for name in _names(schema.get("required")))

@@ -55,6 +55,17 @@ def test_test_suite_row_is_grouped_by_its_keyword_file(tmp_path):
     assert (one.source, one.keywords) == ("not", ("not",))
 
 
+def test_draft_that_only_the_row_knows_is_told_to_the_schema(tmp_path):
+    old, new, free = read(
+        tmp_path,
+        row("a", file="ref", draft="draft7", schema={"type": "null"}),
+        row("b", file="ref", draft="draft7", schema={"$schema": "x"}),
+        row("c", file="ref", draft="draft7", schema=True),
+    )
+    assert old.body == {"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"}
+    assert (new.body, free.body) == ({"$schema": "x"}, True)
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

@@ -51,6 +51,12 @@ def test_report_on_another_keyword_excuses_nothing():
     assert outcome.offences[0].reason == "breaks minimum, but approximated is pattern"
 
 
+def test_report_on_a_part_of_a_negation_excuses_the_negation():
+    report = Report("made", approximated=(Finding("#/not", "multipleOf"),))
+    outcome = judge(Texts("6", report=report), {"not": {"multipleOf": 3}}, {"6": False})
+    assert outcome.verdict == "approximated"
+
+
 def test_report_on_repeated_keys_excuses_no_undeclared_key():
     report = approximating("additionalProperties", reason="a free key may come twice")
     schema = {"additionalProperties": False}

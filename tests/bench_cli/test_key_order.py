@@ -26,7 +26,11 @@ SCHEMAS = st.recursive(
             "items": inner,
             "additionalProperties": inner,
             "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "enum": st.lists(VALUES, max_size=3),
             "allOf": st.lists(inner, min_size=1, max_size=2),
+            "if": inner,
+            "then": inner,
+            "dependencies": st.dictionaries(NAMES, inner | st.lists(NAMES, max_size=2), max_size=2),
         },
     ),
     max_leaves=8,
@@ -86,3 +90,23 @@ def test_required_names_that_nothing_declares_follow():
     schema = {"properties": {"a": {}}, "required": ["q", "p"]}
     texts = spell(schema, {"z": 0, "p": 1, "q": 2, "a": 3})
     assert texts[1] == '{"a": 3, "q": 2, "p": 1, "z": 0}'
+
+
+def test_condition_names_its_keys_and_the_branch_it_chooses_follows():
+    schema = {
+        "if": {"properties": {"kind": {"const": "cat"}}},
+        "then": {"properties": {"b": {}, "a": {}}},
+        "else": {"properties": {"a": {}, "b": {}}},
+    }
+    assert spell(schema, {"b": 1, "a": 2, "kind": "dog"})[1:] == ['{"kind": "dog", "a": 2, "b": 1}']
+    assert spell(schema, {"a": 2, "b": 1, "kind": "cat"})[1:] == ['{"kind": "cat", "b": 1, "a": 2}']
+
+
+def test_names_that_depend_on_one_another_stand_together():
+    schema = {"dependentRequired": {"q": ["p"]}}
+    assert spell(schema, {"z": 0, "p": 1, "q": 2})[1:] == ['{"q": 2, "p": 1, "z": 0}']
+
+
+def test_fixed_value_is_written_as_it_stands():
+    schema = {"enum": [{"b": True}, {"b": 1, "a": {"d": 2, "c": 3}}]}
+    assert spell(schema, {"a": {"c": 3, "d": 2}, "b": 1})[1:] == ['{"b": 1, "a": {"d": 2, "c": 3}}']
