@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -22,6 +23,7 @@ from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import (
     Bitmask,
     FillJob,
+    Matcher,
     MatcherFailed,
     Packed,
     Report,
@@ -33,6 +35,7 @@ from structspec.grammars.form import Cfg, leaves
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.placing import placed
+from structspec.grammars.unique_keys import GuardedMatcher
 from structspec.vocabulary import Vocabulary
 
 _NUM_PROBE_TOKENS = 3  # an unproductive rule fails at the first or second token
@@ -44,6 +47,7 @@ LIMITS = LLParserLimits(
     step_lexer_fuel=5_000_000,
     verbose_errors=False,
 )
+_PLAIN, _GUARDED = b"0", b"1"  # what packed grammars start with
 _SPECIAL = b"\xff"  # begins every token that is no text, and no text
 _NUM_SPARES = 16  # matchers kept for reuse per grammar
 
@@ -95,7 +99,8 @@ class LLGuidanceBackend:
 
     def unpack(self, packed: Packed) -> LLGuidanceGrammar:
         """Parse the text again; raises GrammarError where it is none."""
-        grammar = LLGuidanceGrammar(self, Lowered(packed.data.decode(), packed.report))
+        grammar_text, has_free_keys = packed.data[1:].decode(), packed.data[:1] == _GUARDED
+        grammar = LLGuidanceGrammar(self, Lowered(grammar_text, packed.report, has_free_keys))
         grammar.compile_ms = packed.compile_ms
         return grammar
 
@@ -108,7 +113,11 @@ class LLGuidanceBackend:
         is_long = num_rows * self._seconds_per_row >= self._parallel_above_s
         start = time.perf_counter()
         if is_long and len(jobs) > 1:
-            counts = self._fill_in_parallel(jobs, bitmask)
+            bare = [replace(job, matcher=_unguarded(job.matcher)) for job in jobs]
+            counts = self._fill_in_parallel(bare, bitmask)
+            for index, job in enumerate(jobs):
+                if isinstance(job.matcher, GuardedMatcher):
+                    counts[index] = job.matcher.repair(job, counts[index], bitmask)
         else:
             counts = [fill_job(job, bitmask) for job in jobs]
         seconds = (time.perf_counter() - start) / max(1, num_rows)
@@ -141,6 +150,7 @@ class LLGuidanceGrammar:
         self.compile_ms = 0.0
         self.num_bytes = 2 * len(lowered.grammar)  # the text, and as much again once parsed
         self._grammar = lowered.grammar
+        self._has_free_keys = lowered.has_free_keys
         self._markers = special_token_ids(lowered.grammar)
         self._spares: deque[LLMatcher] = deque(maxlen=_NUM_SPARES)
         first = self._build()
@@ -149,9 +159,10 @@ class LLGuidanceGrammar:
 
     def pack(self) -> Packed:
         """The grammar's text: parsing it again takes a millisecond."""
-        return Packed(self.report, self._grammar.encode(), self.compile_ms)
+        flag = _GUARDED if self._has_free_keys else _PLAIN
+        return Packed(self.report, flag + self._grammar.encode(), self.compile_ms)
 
-    def matcher(self) -> LLGuidanceMatcher:
+    def matcher(self) -> LLGuidanceMatcher | GuardedMatcher:
         """A matcher at the start of the text: a rewound one, else built anew."""
         try:
             library = self._spares.pop()
@@ -159,7 +170,7 @@ class LLGuidanceGrammar:
             library = self._build()
         matcher = LLGuidanceMatcher(library, self.backend.vocabulary, self._markers)
         weakref.finalize(matcher, _keep, self._spares, library).atexit = False
-        return matcher
+        return GuardedMatcher(matcher, self.backend.vocabulary) if self._has_free_keys else matcher
 
     def _build(self) -> LLMatcher:
         library = LLMatcher(self.backend.tokenizer, self._grammar, log_level=0, limits=LIMITS)
@@ -190,6 +201,10 @@ class LLGuidanceGrammar:
             raise GrammarError(
                 "no text at all satisfies this constraint (does it recurse forever?)"
             )
+
+
+def _unguarded(matcher: Matcher) -> Matcher:
+    return matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
 
 
 def _keep(spares: deque[LLMatcher], library: LLMatcher) -> None:

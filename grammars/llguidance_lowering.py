@@ -22,7 +22,7 @@ from structspec.grammars.base import Finding, Report
 from structspec.grammars.cfg import dialect_of
 from structspec.grammars.choice import check_choices
 from structspec.grammars.composition import form_of
-from structspec.grammars.json.lark import write_json
+from structspec.grammars.json.lark import write_document
 from structspec.grammars.lark_text import LarkText
 from structspec.grammars.llguidance_cfg import lower_lark
 from structspec.grammars.llguidance_form import lower_form
@@ -38,6 +38,7 @@ class Lowered:
 
     grammar: str
     report: Report
+    has_free_keys: bool = False
 
 
 def lower(constraint: Constraint, special_tokens: Mapping[str, int] | None = None) -> Lowered:
@@ -48,8 +49,9 @@ def lower(constraint: Constraint, special_tokens: Mapping[str, int] | None = Non
     match constraint:
         case JsonSchema():
             text = LarkText()
-            start, report = write_json(text, constraint)
-            return Lowered(LLMatcher.grammar_from_lark(text.text(start)), report)
+            json = write_document(text, constraint)
+            lark = text.text(json.rule)
+            return Lowered(LLMatcher.grammar_from_lark(lark), json.report, json.has_free_keys)
         case Regex():
             terminal = to_lark(read_regex(constraint.pattern), quoted=False)
             return _exact(LLMatcher.grammar_from_lark(f"start: T\nT: {terminal}\n"), "regex")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Literal, get_args
 
 from structspec.constraint import Constraint, Grammar, JsonSchema, StructuralTag, Tools
 from structspec.errors import InvalidRequest
-from structspec.grammars.base import Backend, BackendName
+from structspec.grammars.base import Backend, BackendName, CompiledGrammar
 from structspec.grammars.composition import needs_xgrammar
 from structspec.vocabulary import Vocabulary
 
@@ -47,6 +48,13 @@ class Backends:
         self._vocabulary = vocabulary
         self._made: dict[str, Backend] = {}
         self._lock = threading.Lock()
+
+    def compile(self, name: BackendName, constraint: Constraint) -> CompiledGrammar:
+        """Compile with the backend of that name; the report says why it was this one."""
+        _, reason = choose(name, constraint)
+        compiled = self.get(name, constraint).compile(constraint)
+        compiled.report = replace(compiled.report, reason=reason)
+        return compiled
 
     def get(self, name: BackendName, constraint: Constraint) -> Backend:
         """The backend of that name; "auto" looks at the constraint.

@@ -57,6 +57,9 @@ def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], 
     """How to build the grammar of a schema, and the report; GrammarError with a pointer."""
     document = parse(constraint)
     check_productive(document)
+    if constraint.property_order == "any":
+        reason = "xgrammar writes keys in the schema's order only; use backend 'llguidance'"
+        return _nothing, Report("xgrammar", refused=(Finding("#", "property_order", reason),))
     changes = close_objects(document) if constraint.closed else ()
     nodes = document.nodes()
     # llguidance cannot write that style
@@ -72,6 +75,10 @@ def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], 
         return xgrammar.Grammar.from_json_schema(text, strict_mode=False, **options)
 
     return build, Report("xgrammar", enforced, approximated, refused, changes)
+
+
+def _nothing() -> xgrammar.Grammar:
+    raise AssertionError("refused, so never built")
 
 
 def _dangers(node: Node, advice: str) -> Iterator[Finding]:
@@ -122,7 +129,8 @@ def _string_dangers(node: Node, refuse: Callable[[str, str], Finding]) -> Iterat
             yield refuse("pattern", "matches whole strings; anchor it with ^ and $")
         else:
             try:
-                translate(pattern)
+                # xgrammar ignores lookaround: it gets the pattern with that spelled out
+                schema["pattern"] = f"^({translate(pattern)})$"
             except GrammarError as error:
                 yield refuse("pattern", f"cannot hold it ({error})")
 

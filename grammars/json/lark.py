@@ -18,6 +18,7 @@ from structspec.grammars.json.report import make_report
 from structspec.grammars.json.shapes import Array, Boolean, Goal, Null, Number, String
 from structspec.grammars.json.strings import literal_body, string_body
 from structspec.grammars.json_schema import Document, parse
+from structspec.grammars.keywords import CONSTRAINTS
 from structspec.grammars.lark_text import LarkText
 
 
@@ -66,14 +67,21 @@ def _nothing_satisfies(
     document: Document, expander: Expander, productive: Productive
 ) -> GrammarError:
     """The error that names the deepest subschema without a value."""
-    pointers = [
-        node.pointer
+    culprits = [
+        node
         for node in document.nodes()
-        if (goal := expander.goal(node)) in productive.parts and goal not in productive
+        if (goal := expander.goal(node)) not in productive
+        and (goal in productive.parts or not expander.shapes(goal))
     ]
+    if not culprits:
+        return GrammarError("no finite value satisfies this schema", pointer="#")
+    culprit = culprits[-1]  # the deepest: parts come after their whole
+    keywords = [keyword for keyword in culprit.keywords() if keyword in CONSTRAINTS]
+    reason = f" together: {', '.join(keywords)}" if keywords else ""
     return GrammarError(
-        "no finite value satisfies this: it contradicts itself, or requires itself for ever",
-        pointer=pointers[-1] if pointers else "#",
+        "no finite value satisfies this: it is false, contradicts itself, or requires itself for"
+        f" ever{reason}",
+        pointer=culprit.pointer,
     )
 
 

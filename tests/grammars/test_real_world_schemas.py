@@ -10,7 +10,7 @@ import pytest
 
 from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError, UnsupportedConstraint
-from structspec.grammars.base import CompiledGrammar, Report
+from structspec.grammars.base import CompiledGrammar
 from tests.grammars.cases import backend
 
 SAMPLE = Path(__file__).parents[1] / "data" / "jsonschemabench" / "sample.jsonl.gz"
@@ -26,18 +26,10 @@ def accepts(grammar: CompiledGrammar, instance: object) -> bool:
     return all(map(matcher.accept, data)) and matcher.accept(STOP)
 
 
-def may_be_invalid(report: Report) -> bool:
-    """Whether the report says of some value that its text has to be validated.
-
-    A key that comes twice does not count: no instance here has one.
-    """
-    return any("twice" not in finding.reason for finding in report.approximated)
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_llguidance_accepts_no_invalid_instance_of_a_schema_it_calls_exact(case):
     grammar = backend("bytes", "llguidance").compile(JsonSchema(case["schema"], closed=False))
-    if may_be_invalid(grammar.report):
+    if not grammar.report.exact:
         return
     for test in case["tests"]:
         assert test["valid"] or not accepts(grammar, test["data"]), test["data"]
@@ -50,7 +42,7 @@ def test_xgrammar_refuses_a_schema_or_accepts_no_invalid_instance(case):
     except UnsupportedConstraint as error:
         assert error.pointer is not None
         return
-    if may_be_invalid(grammar.report):
+    if not grammar.report.exact:
         return
     for test in case["tests"]:
         assert test["valid"] or not accepts(grammar, test["data"]), test["data"]
@@ -63,7 +55,7 @@ def test_llguidance_accepts_nearly_all_valid_instances():
         valid = [test["data"] for test in case["tests"] if test["valid"]]
         num_valid += len(valid)
         num_accepted += sum(accepts(grammar, instance) for instance in valid)
-    assert num_accepted / num_valid > 0.95
+    assert num_accepted / num_valid > 0.98  # a few have their keys in another order
 
 
 @pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
@@ -93,12 +85,10 @@ def test_every_constraining_keyword_is_in_the_report_once():
     assert [(f.pointer, f.keyword) for f in report.enforced] == [
         ("#", "type"),
         ("#", "properties"),
-        ("#", "additionalProperties"),
+        ("#", "uniqueItems"),
         ("#/properties/a", "type"),
+        ("#/properties/a", "format"),
         ("#/properties/a", "minLength"),
     ]
-    assert {(f.pointer, f.keyword) for f in report.approximated} == {
-        ("#", "uniqueItems"),
-        ("#/properties/a", "format"),
-    }
-    assert not report.exact
+    assert report.exact
+    assert any("made-up" in change for change in report.changes)
