@@ -112,6 +112,8 @@ def _answers(
         yield backend
         return
     yield None
+    if library == "llguidance":  # its parent is to build it again, with no limit of its own
+        limits = replace(limits, max_memory_bytes=limits.max_memory_bytes // 4)
     yield _compile(backends, name, constraint, limits)
 
 

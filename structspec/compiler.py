@@ -18,6 +18,7 @@ from typing import cast
 
 from structspec.compile_cache import DiskCache, MemoryCache
 from structspec.compile_key import constraint_digest, digest_of
+from structspec.compile_lanes import ONLY_IN_THREADS, is_quick
 from structspec.compile_process import WorkerLimits
 from structspec.compile_threads import CompileThreads, Job, Steps
 from structspec.compile_workers import WorkerPool, closed, over_time
@@ -29,18 +30,13 @@ from structspec.errors import (
     StructspecError,
 )
 from structspec.grammars.base import BackendName, CompiledGrammar, Packed
-from structspec.grammars.router import Backends, check_backend_name, choose
+from structspec.grammars.router import Backends, check_backend_name
 from structspec.vocabulary import Vocabulary
 
 logger = logging.getLogger("structspec")
 
 _PATIENCE_S = 1.0  # what takes longer in a thread is moved to a process
 _UNUSED_S = 60.0  # a process with nothing to do for so long is ended
-_IN_THREADS = ("llguidance",)
-_ONLY_IN_THREADS = ("lm-format-enforcer",)  # what it compiles to cannot be sent
-# Longer text goes to a process at once. Rules that lead to each other a few thousand deep overflow
-# the stack inside the library, which ends the process: better not this one.
-_MAX_IN_THREAD = 16_384
 _NUM_DIGESTS = 4096
 
 
@@ -121,7 +117,7 @@ class GrammarCompiler:
             )
         try:
             job = self._job(constraint, name)
-            is_quick = _is_quick(job)
+            is_for_threads = is_quick(name, constraint)
         except StructspecError as error:
             return _failed(error)
         except RecursionError:
@@ -137,7 +133,7 @@ class GrammarCompiler:
                 return self._in_flight[job.key].future
             job.future.set_running_or_notify_cancel()  # from here on nobody can cancel it
             self._in_flight[job.key] = job
-            (self._threads if is_quick else self._slow()).put(job)
+            (self._threads if is_for_threads else self._slow()).put(job)
         return job.future
 
     async def compile(
@@ -247,7 +243,7 @@ class GrammarCompiler:
 
     def _move_on(self, job: Job) -> None:
         """What takes too long in a thread is tried in a process, where it can be stopped."""
-        if self._timeout_s <= _PATIENCE_S or job.backend in _ONLY_IN_THREADS:
+        if self._timeout_s <= _PATIENCE_S or job.backend in ONLY_IN_THREADS:
             seconds = min(self._timeout_s, _PATIENCE_S)
             self._finish(job, CompileTimeout(over_time(seconds)))
             return
@@ -269,15 +265,6 @@ class GrammarCompiler:
             job.future.set_exception(result)
         else:
             job.future.set_result(result)
-
-
-def _is_quick(job: Job) -> bool:
-    """Whether a thread is the place to compile it; raises where the constraint is wrong."""
-    if job.backend in _ONLY_IN_THREADS:
-        return True
-    if job.num_characters > _MAX_IN_THREAD:
-        return False
-    return choose(job.backend, job.constraint)[0] in _IN_THREADS
 
 
 def _failed(error: StructspecError) -> Future[CompiledGrammar]:
