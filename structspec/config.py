@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from structspec.errors import InvalidRequest
 
@@ -35,6 +36,7 @@ class EngineConfig:
     max_model_len: int | None = None  # None: what the model was trained for
     compile_timeout_s: float = 10.0
     num_compile_threads: int = 2
+    compile_cache_dir: str | Path | None = None  # where compiled grammars are kept for next time
     speculative: SpeculativeConfig = field(default_factory=SpeculativeConfig)
 
     def __post_init__(self) -> None:

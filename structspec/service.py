@@ -79,6 +79,7 @@ class Service:
             self.vocabulary,
             num_threads=config.num_compile_threads,
             timeout_s=config.compile_timeout_s,
+            cache_dir=config.compile_cache_dir,
         )
         block_manager = BlockManager(num_blocks, config.block_size)
         return Engine(
