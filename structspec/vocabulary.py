@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from structspec.errors import ModelError
-
-_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_STOP_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>")
+from structspec.tokenizer_files import ModelSettings, read_settings, read_spec
+from structspec.tokenizer_spec import (
+    Spec,
+    bytes_of_tokens,
+    exact_encoder,
+    find_stop_tokens,
+    special_ids,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +27,8 @@ class Vocabulary:
 
     `token_bytes[i]` is None for special tokens, stop tokens and padding rows of the embedding: a
     constraint never allows them as text. `len(token_bytes)` is the width of the model's logits.
-    `encode_text` is the tokenizer's own (canonical) tokenisation, without special tokens.
+    Empty tokens stand for no text either. `encode_text` is the tokenizer's own (canonical)
+    tokenisation of exactly that text, without special tokens.
     `special_tokens` are ids by name: only tool calls of families that write them allow them.
     """
 
@@ -31,6 +36,11 @@ class Vocabulary:
     stop_token_ids: tuple[int, ...]
     encode_text: Callable[[str], list[int]]
     special_tokens: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if b"" in self.token_bytes:  # one could be written for ever
+            tokens = tuple(data or None for data in self.token_bytes)
+            object.__setattr__(self, "token_bytes", tokens)
 
     @property
     def vocab_size(self) -> int:
@@ -52,7 +62,6 @@ class Vocabulary:
         """Equal for vocabularies with the same tokens and stop tokens, on any day and machine."""
         digest = hashlib.sha256(repr(self.stop_token_ids).encode())
         for data in self.token_bytes:
-            # -1: no text, which an empty token is not
             digest.update((-1 if data is None else len(data)).to_bytes(4, "little", signed=True))
             digest.update(data or b"")
         digest.update(repr(sorted(self.special_tokens.items())).encode())
@@ -87,29 +96,40 @@ class Vocabulary:
     ) -> Vocabulary:
         """From a structspec, `tokenizers` or transformers tokenizer, or the path of one.
 
-        A path is a `tokenizer.json` or a folder holding one. `vocab_size` is the width of the
-        logits where it is larger than the tokenizer; `stop_token_ids` defaults to the tokenizer's
-        end token, else to the end tokens in common use. Raises ModelError where none is known.
+        A path is a `tokenizer.json`, a `tekken.json`, a SentencePiece `tokenizer.model` or a folder
+        holding one. `vocab_size` is the width of the logits where it is larger than the tokenizer,
+        by default what a `config.json` beside it says. `stop_token_ids` are by default those of a
+        `generation_config.json` beside it, the tokenizer's end token and all end tokens in common
+        use. Raises ModelError where none is known.
         """
         own = getattr(tokenizer, "vocabulary", None)
         if isinstance(own, Vocabulary):
             return _adjusted(own, vocab_size, stop_token_ids)
-        eos_token: str | None = getattr(tokenizer, "eos_token", None)
-        if isinstance(tokenizer, (str, Path)):
-            tokenizer, eos_token = _load(Path(tokenizer))
-        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-        if not hasattr(backend, "to_str"):
-            raise ModelError(
-                f"{type(tokenizer).__name__} is not a tokenizer structspec can read: pass a "
-                "`tokenizers.Tokenizer`, a fast transformers tokenizer or the path of one"
-            )
-        spec = json.loads(backend.to_str())
+        spec, settings = _read(tokenizer)
+        tokens = bytes_of_tokens(spec)
+        if vocab_size is None:
+            vocab_size = max(len(tokens), settings.vocab_size or 0)
         if stop_token_ids is None:
-            stop_token_ids = _find_stop_tokens(backend, eos_token)
-        added = spec.get("added_tokens") or ()
-        special = {token["content"]: token["id"] for token in added if token["special"]}
-        vocabulary = cls(_token_bytes(spec), (), _encoder(backend), special)
+            stop_token_ids = find_stop_tokens(spec, settings.eos_tokens, settings.eos_token_ids)
+        vocabulary = cls(tokens, (), exact_encoder(spec), special_ids(spec))
         return _adjusted(vocabulary, vocab_size, stop_token_ids)
+
+
+def _read(tokenizer: Any) -> tuple[Spec, ModelSettings]:
+    if isinstance(tokenizer, (str, Path)):
+        path = Path(tokenizer)
+        return read_spec(path), read_settings(path if path.is_dir() else path.parent)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(backend, "to_str"):
+        raise ModelError(
+            f"{type(tokenizer).__name__} is not a tokenizer structspec can read: pass a "
+            "`tokenizers.Tokenizer`, a fast transformers tokenizer or the path of one"
+        )
+    folder: str = getattr(tokenizer, "name_or_path", "")  # where transformers read it
+    settings = read_settings(Path(folder)) if folder else ModelSettings()
+    if (eos_token := getattr(tokenizer, "eos_token", None)) is not None:
+        settings = replace(settings, eos_tokens=(eos_token,))
+    return json.loads(backend.to_str()), settings
 
 
 def _adjusted(
@@ -128,90 +148,3 @@ def _adjusted(
             raise ModelError(f"stop token {token_id} is not in the vocabulary of {len(tokens)}")
         tokens[token_id] = None
     return Vocabulary(tuple(tokens), stops, vocabulary.encode_text, vocabulary.special_tokens)
-
-
-def _load(path: Path) -> tuple[Any, str | None]:
-    """The tokenizer in a file or folder, and the name of its end token if a config tells it."""
-    from tokenizers import Tokenizer
-
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if not file.is_file():
-        raise ModelError(f"there is no tokenizer at {file}")
-    config = file.with_name("tokenizer_config.json")
-    eos_token = json.loads(config.read_text())["eos_token"] if config.is_file() else None
-    if isinstance(eos_token, dict):
-        eos_token = eos_token["content"]
-    return Tokenizer.from_file(str(file)), eos_token
-
-
-def _find_stop_tokens(backend: Any, eos_token: str | None) -> tuple[int, ...]:
-    """The end token the tokenizer names, else those in common use that it has."""
-    names = (eos_token,) if eos_token else _STOP_TOKENS
-    ids = [backend.token_to_id(name) for name in names]
-    stops = tuple(token_id for token_id in ids if token_id is not None)
-    if not stops:
-        raise ModelError("the tokenizer names no end token: pass stop_token_ids")
-    return stops
-
-
-def _encoder(backend: Any) -> Callable[[str], list[int]]:
-    """Canonical tokenisation that reads special-token text in its input as plain text."""
-    from tokenizers import Tokenizer
-
-    plain = Tokenizer.from_str(backend.to_str())  # a copy: the caller's settings stay his
-    plain.encode_special_tokens = True
-    plain.no_padding()
-    plain.no_truncation()
-
-    def encode_text(text: str) -> list[int]:
-        ids: list[int] = plain.encode(text, add_special_tokens=False).ids
-        return ids
-
-    return encode_text
-
-
-def _token_bytes(spec: dict[str, Any]) -> tuple[bytes | None, ...]:
-    """The bytes of every token of a `tokenizer.json`."""
-    model, added = spec["model"], spec.get("added_tokens", [])
-    vocab = model["vocab"]
-    if isinstance(vocab, list):  # Unigram: [piece, score] pairs
-        vocab = {piece: token_id for token_id, (piece, _) in enumerate(vocab)}
-    to_bytes = _byte_level_bytes if _is_byte_level(spec) else _piece_bytes
-    ids = [*vocab.values(), *(token["id"] for token in added)]
-    tokens: list[bytes | None] = [None] * (max(ids, default=-1) + 1)
-    for piece, token_id in vocab.items():
-        tokens[token_id] = to_bytes(piece)
-    for token in added:  # an added token is its own text, not the model's alphabet
-        tokens[token["id"]] = None if token["special"] else token["content"].encode()
-    unknown = model.get("unk_token")
-    if unknown in vocab:
-        tokens[vocab[unknown]] = None
-    return tuple(token or None for token in tokens)
-
-
-def _is_byte_level(spec: dict[str, Any]) -> bool:
-    """Whether tokens are written in the byte-to-character alphabet of GPT-2."""
-    return any('"ByteLevel"' in json.dumps(spec.get(part)) for part in ("pre_tokenizer", "decoder"))
-
-
-@cache
-def _byte_alphabet() -> dict[str, int]:
-    """Character to byte: printable Latin-1 stands for itself, the rest from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    alphabet = {chr(byte): byte for byte in printable}
-    others = (byte for byte in range(256) if chr(byte) not in alphabet)
-    return alphabet | {chr(0x100 + n): byte for n, byte in enumerate(others)}
-
-
-def _byte_level_bytes(piece: str) -> bytes:
-    alphabet = _byte_alphabet()
-    if all(character in alphabet for character in piece):
-        return bytes(alphabet[character] for character in piece)
-    return piece.encode()
-
-
-def _piece_bytes(piece: str) -> bytes:
-    """SentencePiece: `▁` is a blank, `<0xNN>` one byte."""
-    if match := _BYTE_TOKEN.fullmatch(piece):
-        return bytes([int(match[1], 16)])
-    return piece.replace("▁", " ").encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from structspec.errors import ModelError, ModelNotFound
 from structspec.models.tokenizer import Tokenizer, make_tokenizer
+from structspec.tokenizer_files import eos_token_ids, read_json
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
@@ -51,20 +51,7 @@ class SafetensorsWeights(Mapping[str, torch.Tensor]):
         return len(self._readers)
 
 
-def read_json(path: Path, *, is_optional: bool = False) -> dict[str, Any]:
-    """The object in a JSON file; an optional one that is missing is empty."""
-    if not path.is_file():
-        if is_optional:
-            return {}
-        raise ModelNotFound(f"{path.parent} has no {path.name}")
-    try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ModelError(f"{path} is not JSON: {error}") from None
-    return data
-
-
-def tokenizer_from_folder(folder: Path, vocab_size: int, eos_token_ids: list[int]) -> Tokenizer:
+def tokenizer_from_folder(folder: Path, vocab_size: int) -> Tokenizer:
     """The folder's tokenizer with its chat template; raises ModelNotFound where there is none."""
     path = folder / "tokenizer.json"
     if not path.is_file():
@@ -73,7 +60,7 @@ def tokenizer_from_folder(folder: Path, vocab_size: int, eos_token_ids: list[int
     return make_tokenizer(
         tokenizers.Tokenizer.from_file(str(path)),
         vocab_size=vocab_size,
-        eos_token_ids=eos_token_ids,
+        eos_token_ids=eos_token_ids(folder),
         chat_template=_chat_template(folder, settings),
         special_tokens=_special_tokens(settings),
     )

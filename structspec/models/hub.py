@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from structspec.errors import ModelNotFound
-from structspec.models.folder import INDEX_FILE, SINGLE_FILE, read_json
+from structspec.models.folder import INDEX_FILE, SINGLE_FILE
+from structspec.tokenizer_files import read_json
 
 _SETTINGS = ("generation_config.json", "tokenizer_config.json", "chat_template.jinja")
 

