@@ -27,7 +27,9 @@ def spec_of_sentencepiece(data: bytes) -> Spec:
         pieces, model_type = _read(data)
     except (IndexError, ValueError, struct.error) as error:
         raise ModelError(f"this is no SentencePiece model: {error}") from None
-    if model_type not in (_UNIGRAM, _BPE) or not pieces:
+    if not pieces:
+        raise ModelError("this is no SentencePiece model: it has no pieces")
+    if model_type not in (_UNIGRAM, _BPE):
         raise ModelError(f"a SentencePiece model of type {model_type} is not supported")
     model = _unigram(pieces) if model_type == _UNIGRAM else _bpe(pieces)
     added = [

@@ -42,7 +42,7 @@ def read_spec(path: Path) -> Spec:
         try:
             return spec_of_sentencepiece(content)
         except ModelError as error:
-            raise ModelError(f"{file} cannot be read: {error}") from None
+            raise ModelError(f"{file}: {error}") from None
     data = read_json(file)
     if is_tekken(data):
         return spec_of_tekken(data)

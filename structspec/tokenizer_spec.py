@@ -85,10 +85,12 @@ def exact_encoder(spec: Spec) -> Callable[[str], list[int]]:
     """
     from tokenizers import Tokenizer
 
+    cuts = [_cut_names(spec), _exact_pre_tokenizer(spec.get("pre_tokenizer"))]
+    cuts = [cut for cut in cuts if cut is not None]
     exact = dict(spec) | {
         "model": _exact_model(spec),
         "normalizer": _exact_normalizer(spec.get("normalizer")),
-        "pre_tokenizer": _exact_pre_tokenizer(spec.get("pre_tokenizer")),
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": cuts} if cuts else None,
         "added_tokens": [token | {"lstrip": False, "rstrip": False} for token in _added(spec)],
         "post_processor": None,
         "padding": None,
@@ -182,14 +184,25 @@ def _exact_model(spec: Spec) -> dict[str, Any]:
     model = dict(spec["model"])
     if "dropout" in model:
         model["dropout"] = None
-    if isinstance(model["vocab"], list):  # Unigram would take `</s>` or `<0x41>` for the token
-        texts = bytes_of_tokens(spec)
-        lowest = min((score for _, score in model["vocab"]), default=0.0)
-        model["vocab"] = [
-            [piece, score if texts[i] == piece.replace(_BLANK, " ").encode() else lowest - 100.0]
-            for i, (piece, score) in enumerate(model["vocab"])
-        ]
     return model
+
+
+def _cut_names(spec: Spec) -> dict[str, Any] | None:
+    """A cut into the names of tokens that do not spell themselves, as `</s>` and `<0x41>`.
+
+    Unigram would take such text for the token. BPE does not: no merges lead there.
+    """
+    vocab = spec["model"]["vocab"]
+    if not isinstance(vocab, list):
+        return None
+    texts = bytes_of_tokens(spec)
+    pieces = (piece for piece, _ in vocab)
+    spelled = ((piece, piece.replace(_BLANK, " ").encode()) for piece in pieces)
+    names = [piece for i, (piece, data) in enumerate(spelled) if data != texts[i] and piece[1:]]
+    if not names:
+        return None
+    pattern = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
 def _exact_normalizer(part: dict[str, Any] | None) -> dict[str, Any] | None:
