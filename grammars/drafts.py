@@ -1,6 +1,6 @@
 """Filling the rows of a request and its drafts with nothing but the laws of `Matcher`.
 
-row r      accept d0   row r+1    accept d1   row r+2 ...   then roll back what was accepted
+accept d0, d1 ...   then row r+2, roll back d1, row r+1, roll back d0, row r
 """
 
 from __future__ import annotations
@@ -9,17 +9,25 @@ from structspec.grammars.base import Bitmask, FillJob
 
 
 def fill_job(job: FillJob, bitmask: Bitmask) -> int:
-    """Fill one job's rows and say how many of its drafts the grammar takes; state unchanged."""
-    num_valid = 0
+    """Fill one job's rows and say how many of its drafts the grammar takes; state unchanged.
+
+    Rows are filled from the last to the first, on the way back: a library that keeps a mask for
+    the next time (llguidance) then keeps one of the text itself, not of drafts.
+    """
+    matcher, num_valid, num_ahead = job.matcher, 0, 0
     try:
-        job.matcher.fill(bitmask, job.first_row)
         for token_id in job.draft_token_ids:
-            if not job.matcher.accept(token_id):
+            if not matcher.accept(token_id):
                 break
-            num_valid += 1
-            job.matcher.fill(bitmask, job.first_row + num_valid)
-    finally:
-        job.matcher.rollback(num_valid)
+            num_valid = num_ahead = num_valid + 1
+        while num_ahead:
+            matcher.fill(bitmask, job.first_row + num_ahead)
+            matcher.rollback(1)
+            num_ahead -= 1
+        matcher.fill(bitmask, job.first_row)
+    except BaseException:
+        matcher.rollback(num_ahead)
+        raise
     return num_valid
 
 

@@ -61,10 +61,17 @@ class Node:
     schema: Schema
     base_uri: str = ""
     id_keyword: str = "$id"  # "id" in draft 4 and before
+    is_reference_alone: bool = False  # up to draft 7 what stands beside `$ref` says nothing
 
     def below(self, path: str, schema: Schema) -> Node:
         """A part of this one."""
-        return Node(f"{self.pointer}/{path}", schema, base_of(self), self.id_keyword)
+        return Node(
+            f"{self.pointer}/{path}",
+            schema,
+            base_of(self),
+            self.id_keyword,
+            self.is_reference_alone,
+        )
 
     def keywords(self) -> dict[str, Any]:
         """Its keywords; a bool has none."""
@@ -81,7 +88,12 @@ class Document:
     def root_node(self) -> Node:
         """The root with its place."""
         named = self.root.get("$schema") if isinstance(self.root, dict) else None
-        return Node("#", self.root, id_keyword="id" if _is_old_draft(named) else "$id")
+        return Node(
+            "#",
+            self.root,
+            id_keyword="id" if _is_old_draft(named) else "$id",
+            is_reference_alone=self.is_reference_alone,
+        )
 
     @property
     def is_reference_alone(self) -> bool:
@@ -275,6 +287,8 @@ def base_of(node: Node) -> str:
     """The URI that references inside the node start from."""
     identifier = node.keywords().get(node.id_keyword)
     if not isinstance(identifier, str):
+        return node.base_uri
+    if node.is_reference_alone and "$ref" in node.keywords():
         return node.base_uri
     return urldefrag(urljoin(node.base_uri, identifier))[0]
 

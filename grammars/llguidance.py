@@ -32,6 +32,7 @@ from structspec.grammars.base import (
 from structspec.grammars.composition import form_of
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
 from structspec.grammars.form import Cfg, leaves
+from structspec.grammars.lark_text import with_forcing
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.placing import placed
@@ -153,6 +154,8 @@ class LLGuidanceGrammar:
         self._grammar = lowered.grammar
         self._has_free_keys = lowered.has_free_keys
         self._markers = special_token_ids(lowered.grammar)
+        if self._markers:  # the library finds no way from text to a special token without
+            self._grammar = with_forcing(self._grammar)
         self._spares: deque[LLMatcher] = deque(maxlen=_NUM_SPARES)
         first = self._build()
         self._probe(first)
@@ -216,13 +219,13 @@ def _keep(spares: deque[LLMatcher], library: LLMatcher) -> None:
 class LLGuidanceMatcher:
     """One request's position. Stop tokens are counted here: the library forgets them.
 
-    The library also keeps the last mask it computed, over rollbacks too, under a key that does not
-    tell branches apart: one computed further on may be taken for that of another branch of equal
-    length. So masks are computed by a copy, a scout that only ever goes forward; `library` itself,
-    which may be rolled back, never computes one. A copy costs 1 us and 30 ns for each token.
+    The library also keeps the last mask it computed, over rollbacks and resets too, under a key
+    that does not tell branches apart: one computed further on may be taken for that of another
+    branch. So after a rollback the next mask is computed where the text stands (what is kept then
+    is right, or replaced); where tokens came in between, by a copy, a scout, that is thrown away.
     """
 
-    __slots__ = ("__weakref__", "_markers", "_num_stops", "_vocabulary", "library")
+    __slots__ = ("__weakref__", "_markers", "_num_astray", "_num_stops", "_vocabulary", "library")
 
     def __init__(
         self, library: LLMatcher, vocabulary: Vocabulary, markers: frozenset[int] = frozenset()
@@ -232,6 +235,8 @@ class LLGuidanceMatcher:
         self._vocabulary = vocabulary
         self._markers = markers
         self._num_stops = 0
+        # tokens since the text left that of the kept mask; None: the mask is of this text
+        self._num_astray: int | None = 0  # the kept mask is that of whoever had the library before
 
     @property
     def is_stopped(self) -> bool:
@@ -252,9 +257,13 @@ class LLGuidanceMatcher:
         if self._num_stops:
             fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
             return
-        scout = self.library.deep_copy()
-        fill_next_token_bitmask(scout, bitmask, row)
-        check(scout)
+        library = self.library
+        if self._num_astray:
+            library = library.deep_copy()
+        else:
+            self._num_astray = None
+        fill_next_token_bitmask(library, bitmask, row)
+        check(library)
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
@@ -264,17 +273,29 @@ class LLGuidanceMatcher:
             return is_allowed_here
         if self._num_stops or not self.is_writable(token_id):
             return False
+        if self._markers and not self._is_shown(token_id):
+            return False
         is_taken: bool = self.library.try_consume_tokens([token_id]) == 1
         if not is_taken:
             check(self.library)
+        elif self._num_astray is not None:
+            self._num_astray += 1
         return is_taken
+
+    def _is_shown(self, token_id: int) -> bool:
+        """Whether the mask has it: among special tokens it has canonical tokens only."""
+        bitmask = np.zeros((1, self._vocabulary.num_words), np.int32)
+        self.fill(bitmask, 0)
+        return is_allowed(bitmask, 0, token_id)
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens, stop tokens included."""
         num_stops = min(num_tokens, self._num_stops)
         self._num_stops -= num_stops
-        if num_tokens > num_stops and not self.library.rollback(num_tokens - num_stops):
-            check(self.library)
+        if num_tokens > num_stops:
+            self._num_astray = max(0, (self._num_astray or 0) - num_tokens + num_stops)
+            if not self.library.rollback(num_tokens - num_stops):
+                check(self.library)
 
     def forced(self, limit: int) -> bytes:
         """The text every valid continuation starts with; empty where the text may end."""

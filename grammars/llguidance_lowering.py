@@ -23,7 +23,7 @@ from structspec.grammars.cfg import dialect_of
 from structspec.grammars.choice import check_choices
 from structspec.grammars.composition import form_of
 from structspec.grammars.json.lark import write_document
-from structspec.grammars.lark_text import LarkText
+from structspec.grammars.lark_text import LarkText, literal
 from structspec.grammars.llguidance_cfg import lower_lark
 from structspec.grammars.llguidance_form import lower_form
 from structspec.grammars.regex import read_regex
@@ -54,9 +54,10 @@ def lower(constraint: Constraint, special_tokens: Mapping[str, int] | None = Non
             return Lowered(LLMatcher.grammar_from_lark(lark), json.report, json.has_free_keys)
         case Regex():
             terminal = to_lark(read_regex(constraint.pattern), quoted=False)
-            return _exact(LLMatcher.grammar_from_lark(f"start: T\nT: {terminal}\n"), "regex")
+            return _terminal(terminal, "regex")
         case Choice():
-            return _exact(_choices_to_lark(check_choices(constraint)), "choice")
+            # alternatives of one terminal, so that no choice is cut short by another
+            return _terminal(" | ".join(map(literal, check_choices(constraint))), "choice")
         case Grammar():
             if dialect_of(constraint) == "ebnf":
                 refusal = "llguidance reads Lark, not EBNF; use backend 'xgrammar' or 'auto'"
@@ -76,16 +77,8 @@ def grammar_error(message: str) -> GrammarError:
     return GrammarError(first)
 
 
-def _exact(grammar: str, keyword: str) -> Lowered:
+def _terminal(body: str, keyword: str) -> Lowered:
+    """A grammar of one terminal, which holds all of the constraint."""
+    lark = LarkText()
+    grammar = LLMatcher.grammar_from_lark(lark.text(lark.terminal(body)))
     return Lowered(grammar, Report("llguidance", enforced=(Finding("", keyword),)))
-
-
-def _choices_to_lark(choices: tuple[str, ...]) -> str:
-    """Alternatives of one terminal, so that no choice is cut short by another."""
-    grammar: str = LLMatcher.grammar_from_regex("|".join(map(_regex_literal, choices)))
-    return grammar
-
-
-def _regex_literal(text: str) -> str:
-    """A regex for exactly this text, in characters no regex reads as operators."""
-    return "".join(c if c.isalnum() and c.isascii() else f"\\x{{{ord(c):x}}}" for c in text)

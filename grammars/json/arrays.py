@@ -19,9 +19,9 @@ def counted_goals(array: Array) -> tuple[Goal, ...]:
 
     Where nothing is counted there are none; only the first `contains` is.
     """
-    if not array.contains:
+    if not array.counted:
         return ()
-    wanted = array.contains[0]
+    wanted = array.counted[0]
     goals: list[Goal] = []
     for index in range(len(array.prefix) + 1):
         item = array.goal_at(index)
@@ -54,12 +54,12 @@ class ArrayWriter:
             return body
         for pointer in array.unique:
             self.lose(Finding(pointer, "uniqueItems", "items are not compared by the mask"))
-        if array.contains:
-            for other in array.contains[1:]:
+        if array.counted:
+            for other in array.counted[1:]:
                 self.lose(Finding(other.pointer, "contains", "only one is counted by the mask"))
             if (body := self._counted(array)) is not None:
                 return body
-            self.lose(Finding(array.contains[0].pointer, "contains", "too many items to count"))
+            self.lose(Finding(array.counted[0].pointer, "contains", "too many items to count"))
         return self._plain(array)
 
     def _wrapped(self, inner: str | None, *, may_be_empty: bool) -> str:
@@ -101,7 +101,7 @@ class ArrayWriter:
 
     def _counted(self, array: Array) -> str | None:
         """A rule for each number of items so far and of those counted."""
-        wanted = array.contains[0]
+        wanted = array.counted[0]
         first, high = len(array.prefix), array.max_items
         # place 1 differs from 0 by its comma
         max_place = max(1, first, array.min_items if high is None else high)
@@ -150,7 +150,7 @@ class ArrayWriter:
         """Values out of a short list, each at most once: a bit for each that was written."""
         if array.max_items is not None and array.max_items <= 1:
             return self._plain(array)
-        values = None if array.prefix or array.contains else self.choices(array.rest)
+        values = None if array.prefix or array.counted else self.choices(array.rest)
         if values is None or len(values) > _MAX_DISTINCT or self.layout.own:
             return None
         low, high = array.min_items, array.max_items

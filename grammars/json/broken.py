@@ -77,6 +77,9 @@ def _strings(node: Node) -> Iterator[Shape]:
             yield String(losses=_loss(node, "format"))
         else:
             yield String(regexes=(complement(known),))
+    for keyword in ("contentEncoding", "contentMediaType"):
+        if node.is_reference_alone and keyword in schema:
+            yield String(losses=_loss(node, keyword))
 
 
 def _arrays(node: Node, claims: Claims) -> Iterator[Shape]:
@@ -130,7 +133,7 @@ def _objects(node: Node, claims: Claims) -> Iterator[Shape]:
     for name, part in schema.get("properties", {}).items():
         goal = claims.goal(node.below(f"properties/{escape(name)}", part), False)
         if goal is not None:
-            yield Object({name: Member(goal, True, False)}, (Layer(),))
+            yield Object({name: Member(goal, True)}, (Layer(),))
     if schema.get("patternProperties"):
         yield Object(min_members=1, losses=_loss(node, "patternProperties"))
     if goal_of(node, "additionalProperties", claims, False) is not NOTHING:

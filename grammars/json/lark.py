@@ -10,7 +10,7 @@ from structspec.grammars.base import Finding, Report
 from structspec.grammars.json.arrays import ArrayWriter
 from structspec.grammars.json.expand import Expander
 from structspec.grammars.json.layout import Layout, make_layout
-from structspec.grammars.json.numbers import as_values, json_schema_of, number_body
+from structspec.grammars.json.numbers import json_schema_of, number_body, simplified
 from structspec.grammars.json.objects import ObjectWriter
 from structspec.grammars.json.plan import Plan
 from structspec.grammars.json.productive import Part, Productive, find_productive
@@ -41,7 +41,7 @@ def write_document(lark: LarkText, constraint: JsonSchema) -> WrittenJson:
     Raises GrammarError with a JSON pointer where the schema is wrong or nothing satisfies it.
     """
     document = parse(constraint)
-    expander = Expander(document)
+    expander = Expander(document, '"unevaluated' in constraint.text)
     root = expander.goal(document.root_node())
     productive = find_productive(expander, root, closed=constraint.closed)
     if root not in productive:
@@ -155,8 +155,8 @@ class _Writer:
         raise AssertionError("a part of a kind that is not written")
 
     def _number(self, number: Number) -> str:
-        number = as_values(number)
-        if number.multiples and number.values is None:
+        number = simplified(number)
+        if number.multiple is not None:
             if (schema := json_schema_of(number)) is not None:
                 return self.lark.rule(f"%json {schema}")
             self.losses.add(Finding("#", "multipleOf", "not part of the mask in this combination"))

@@ -10,8 +10,10 @@ that numbers in a range take exponents only where all of them belong to the rang
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from math import gcd, lcm
 
 from structspec.grammars.json.shapes import Limit, Number
 
@@ -20,12 +22,13 @@ _FRACTION = r"(\.[0-9]+)?"
 _EXPONENT = "([eE][+-]?[0-9]+)?"
 # more places than a float has cannot follow its point: whole whatever they are
 _HUGE_INTEGER = r"[1-9](\.[0-9]{1,16})?[eE]\+?0*(1[6-9]|[2-9][0-9]|[1-9][0-9]{2,})"
+_MAX_MULTIPLE, _MAX_PLACES = 10_000, 10**9  # remainders are states: 10,000 take 50 ms
 _MAX_LISTED = 256  # multiples in a range are listed up to so many
 _MANTISSA = r"[1-9](\.[0-9]+)?[eE]"
 
 
 def number_body(number: Number, *, is_lenient: bool) -> str:
-    """The body of a Lark terminal for these numbers, `multiples` left out."""
+    """The body of a Lark terminal for these numbers, `multiple` left out."""
     if number.values is not None:
         return _values(number.values, is_lenient=is_lenient)
     parts = [_kind(number, is_lenient=is_lenient)]
@@ -39,26 +42,29 @@ def number_body(number: Number, *, is_lenient: bool) -> str:
     return " & ".join(parts)
 
 
-def as_values(number: Number) -> Number:
-    """A short range of integers or multiples as a list of its values; else unchanged."""
-    if number.values is not None or number.lower is None or number.upper is None:
+def simplified(number: Number) -> Number:
+    """A short range of multiples as a list of its values; no multiple that all integers are."""
+    step = number.multiple
+    if number.values is not None or step is None:
         return number
-    step = Fraction(1) if number.is_integer else None
-    for multiple in number.multiples:
-        step = multiple if step is None else _common_multiple(step, multiple)
-    if step is None or (number.upper.value - number.lower.value) / step > _MAX_LISTED:
+    if number.is_integer:
+        step = Fraction(lcm(step.numerator, 1), gcd(step.denominator, 1))
+        number = replace(number, multiple=None if step == 1 else step)
+    if number.lower is None or number.upper is None:
         return number
-    if not number.multiples and not number.excluded:
-        return number  # a range of integers is a short regex as it is
-    first = -(-number.lower.value // step)
-    last = number.upper.value // step
+    if (number.upper.value - number.lower.value) / step > _MAX_LISTED:
+        return number
+    first, last = -(-number.lower.value // step), number.upper.value // step
     values = tuple(value for n in range(first, last + 1) if number.has(value := n * step))
-    return Number(values=values, losses=number.losses)
+    return Number(values=values, losses=number.losses) if values else number
 
 
 def json_schema_of(number: Number) -> str | None:
     """The same as a schema that llguidance holds, for multiples; None where there is none."""
-    if len(number.multiples) != 1 or number.excluded or number.is_integer is False:
+    step = number.multiple
+    if step is None or number.excluded or number.is_integer is False:
+        return None
+    if step.numerator > _MAX_MULTIPLE or step.denominator > _MAX_PLACES:
         return None
     schema: dict[str, object] = {"type": "integer" if number.is_integer else "number"}
     for limit, closed, opened in (
@@ -67,18 +73,12 @@ def json_schema_of(number: Number) -> str | None:
     ):
         if limit is not None:
             schema[opened if limit.is_open else closed] = _plain(limit.value)
-    schema["multipleOf"] = _plain(number.multiples[0])
+    schema["multipleOf"] = _plain(step)
     return json.dumps(schema)
 
 
 def _plain(value: Fraction) -> int | float:
     return int(value) if value.denominator == 1 else float(value)
-
-
-def _common_multiple(one: Fraction, other: Fraction) -> Fraction:
-    from math import gcd, lcm
-
-    return Fraction(lcm(one.numerator, other.numerator), gcd(one.denominator, other.denominator))
 
 
 def _kind(number: Number, *, is_lenient: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,6 @@ from structspec.grammars.json.plan import Cell, Plan, Slot
 from structspec.grammars.json.shapes import Goal
 from structspec.grammars.json.strings import QUOTE, literal_body, regex_body
 from structspec.grammars.lark_text import LarkText
-from structspec.grammars.regexes import syntax
 from structspec.grammars.regexes.lark import QUOTED_ANY
 
 _MAX_STATES = 4_000  # of a count of keys: beyond, the count is left to validation
@@ -50,12 +48,14 @@ class ObjectWriter:
         return " | ".join(bodies)
 
     def _item(self, slot: Slot) -> str:
-        """A key and its value."""
-        separator = self.layout.key_separator
-        value = self.value(slot.goal)
-        if slot.name.isascii() and separator.startswith('"'):
-            return f"{json.dumps(json.dumps(slot.name) + json.loads(separator))} {value}"
-        return f"{self.lark.terminal(literal_body(slot.name))} {separator} {value}"
+        """A key and its value.
+
+        The separator is a lexeme of its own, as behind free keys: the longest lexeme wins, and a
+        key with its separator would win over the same key as a free one in another alternative.
+        """
+        key = literal_body(slot.name)
+        key = key if slot.name.isascii() else self.lark.terminal(key)
+        return f"{key} {self.layout.key_separator} {self.value(slot.goal)}"
 
     def _free(self, plan: Plan) -> str | None:
         """A free key and its value; None where there are none."""
@@ -69,8 +69,7 @@ class ObjectWriter:
 
     def _key(self, cell: Cell, taken: tuple[str, ...]) -> str:
         if cell.regex is not None:
-            names = syntax.complement(syntax.alternatives(*map(syntax.text, taken)))
-            return self.lark.terminal(regex_body(syntax.both(cell.regex, names)))
+            return self.lark.terminal(regex_body(cell.regex))
         body = f"{QUOTE} {QUOTED_ANY}* {QUOTE}"
         if taken:
             body = f"({body}) & ~({' | '.join(map(literal_body, taken))})"

@@ -54,8 +54,17 @@ OBJECT_KEYWORDS = (
     "minProperties",
     "maxProperties",
 )
+_CONTENT_KEYWORDS = ("contentEncoding", "contentMediaType")
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 OWN_KEYWORDS = frozenset(
-    ("type", *STRING_KEYWORDS, *NUMBER_KEYWORDS, *ARRAY_KEYWORDS, *OBJECT_KEYWORDS)
+    (
+        "type",
+        *STRING_KEYWORDS,
+        *NUMBER_KEYWORDS,
+        *ARRAY_KEYWORDS,
+        *OBJECT_KEYWORDS,
+        *_CONTENT_KEYWORDS,
+    )
 )
 
 
@@ -123,12 +132,12 @@ def _limit(schema: dict[str, Any], closed: str, opened: str, *, sign: int) -> Li
 
 def _number(schema: dict[str, Any], is_integer: bool | None) -> Number | None:
     lower, upper = limits(schema)
-    multiples = (number(schema["multipleOf"]),) if "multipleOf" in schema else ()
+    multiple = number(schema["multipleOf"]) if "multipleOf" in schema else None
     if lower and upper:
         is_one = lower.value == upper.value
         if lower.value > upper.value or (is_one and (lower.is_open or upper.is_open)):
             return None
-    return Number(is_integer, lower, upper, multiples)
+    return Number(is_integer, lower, upper, multiple)
 
 
 # Strings
@@ -162,6 +171,11 @@ def _string(node: Node) -> String | None:
         regexes.append(known)
         if name in INEXACT:
             losses.append(Finding(node.pointer, "format", INEXACT[name]))
+    if node.is_reference_alone:  # up to draft 7
+        if schema.get("contentEncoding") == "base64":
+            regexes.append(parse_search(_BASE64))
+        if schema.get("contentMediaType") == "application/json":
+            losses.append(Finding(node.pointer, "contentMediaType", "the JSON inside is not held"))
     return String(low, high, tuple(regexes), None, frozenset(losses))
 
 
@@ -200,8 +214,7 @@ def _array(node: Node, claims: Claims) -> Array | None:
     contains: tuple[Contains, ...] = ()
     if "contains" in schema:
         low, high = int(schema.get("minContains", 1)), _whole(schema.get("maxContains"))
-        if low or high is not None:
-            contains = (Contains(goal_of(node, "contains", claims), low, high, node.pointer),)
+        contains = (Contains(goal_of(node, "contains", claims), low, high, node.pointer),)
     is_list = isinstance(schema.get("items"), list)
     is_all = ("items" in schema and not is_list) or "additionalItems" in schema
     return bounded_array(

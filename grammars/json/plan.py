@@ -26,7 +26,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Free keys of one kind (`regex` None: any) whose values meet one goal."""
+    """Free keys of one kind (`regex` None: any not taken) whose values meet one goal."""
 
     regex: Regex | None
     goal: Goal
@@ -109,30 +109,26 @@ def _string_regex(shape: String) -> Regex:
 def _cells(shape: Object, names: Regex | None, losses: set[Finding]) -> tuple[Cell, ...]:
     """Free keys by which patterns they match; kinds without keys or values are left out."""
     patterns = list(dict.fromkeys(r for layer in shape.layers for r, _ in layer.patterns))
+    combinations = _combinations(patterns)
+    if combinations is None:
+        losses |= _findings(shape.layers, "too many patterns overlap")
+        return (Cell(names, ANYTHING),)
+    free = syntax.complement(syntax.alternatives(*map(syntax.text, shape.members)))
     cells: list[Cell] = []
-    for signs in _combinations(patterns):
-        if signs is None:
-            losses |= _findings(shape.layers, "too many patterns overlap")
-            return (Cell(names, ANYTHING),)
+    for signs in combinations:
         goal = _goal_of(shape.layers, dict(zip(patterns, signs, strict=True)))
         if goal is None:
             continue
-        parts = [
-            p if sign else syntax.complement(p) for p, sign in zip(patterns, signs, strict=True)
-        ]
+        pairs = zip(patterns, signs, strict=True)
+        parts = [pattern if sign else syntax.complement(pattern) for pattern, sign in pairs]
         parts += [] if names is None else [names]
-        regex = syntax.both(*parts) if parts else None
+        regex = syntax.both(*parts, free) if parts else None
         if regex is None or is_empty(regex) is not True:
             cells.append(Cell(regex, goal))
-    if any(cell.regex is not None and not _is_endless(cell.regex, shape) for cell in cells):
+    # where there is always one more key, keys can be kept from coming twice
+    if any(cell.regex is not None and can_always_grow(cell.regex) is not True for cell in cells):
         losses |= _findings(shape.layers, "a key may come twice where few are possible")
     return tuple(cells)
-
-
-def _is_endless(regex: Regex, shape: Object) -> bool:
-    """Whether there is always one more key, so that keys can be kept from coming twice."""
-    taken = syntax.alternatives(*map(syntax.text, shape.members))
-    return can_always_grow(syntax.both(regex, syntax.complement(taken))) is True
 
 
 def _findings(layers: tuple[Layer, ...], reason: str) -> set[Finding]:
@@ -147,8 +143,8 @@ def _findings(layers: tuple[Layer, ...], reason: str) -> set[Finding]:
     }
 
 
-def _combinations(patterns: list[Regex]) -> list[tuple[bool, ...] | None]:
-    """Which patterns may match one key together; [None] where that is too much to tell."""
+def _combinations(patterns: list[Regex]) -> list[tuple[bool, ...]] | None:
+    """Which patterns may match one key together; None where that is too much to tell."""
     if len(patterns) <= 1:
         return list(product((True, False), repeat=len(patterns)))
     apart = all(
@@ -158,7 +154,7 @@ def _combinations(patterns: list[Regex]) -> list[tuple[bool, ...] | None]:
         alone = [tuple(i == j for j in range(len(patterns))) for i in range(len(patterns))]
         return [*alone, (False,) * len(patterns)]
     if len(patterns) > _MAX_OVERLAPPING:
-        return [None]
+        return None
     return list(product((True, False), repeat=len(patterns)))
 
 

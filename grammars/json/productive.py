@@ -85,7 +85,7 @@ def _is_finite(part: Part, finite: set[Goal]) -> bool:
         num_first = min(part.min_items, len(part.prefix))
         needed = [part.prefix[i] for i in range(num_first)]
         needed += [part.rest] if part.min_items > len(part.prefix) else []
-        is_counted = not (part.contains and part.contains[0].minimum) or any(
+        is_counted = not (part.counted and part.counted[0].minimum) or any(
             yes in finite for yes in counted_goals(part)[::2]
         )
         return finite.issuperset(needed) and is_counted

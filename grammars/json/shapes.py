@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
+from math import gcd, lcm
 
 from structspec.grammars.base import Finding
 from structspec.grammars.regexes.syntax import Regex
@@ -69,7 +70,7 @@ class Number:
     is_integer: bool | None = None
     lower: Limit | None = None
     upper: Limit | None = None
-    multiples: tuple[Fraction, ...] = ()
+    multiple: Fraction | None = None
     values: tuple[Fraction, ...] | None = None
     excluded: frozenset[Fraction] = frozenset()
     losses: Losses = _NONE
@@ -85,7 +86,8 @@ class Number:
             return False
         if self.values is not None and value not in self.values:
             return False
-        return value not in self.excluded and all(value % m == 0 for m in self.multiples)
+        is_multiple = self.multiple is None or value % self.multiple == 0
+        return is_multiple and value not in self.excluded
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,11 @@ class Array:
     unique: tuple[str, ...] = ()  # where `uniqueItems` says that no two may be equal
     num_evaluated: int | None = 0
     losses: Losses = _NONE
+
+    @property
+    def counted(self) -> tuple[Contains, ...]:
+        """The counts that say anything."""
+        return tuple(c for c in self.contains if c.minimum or c.maximum is not None)
 
     def goal_at(self, index: int) -> Goal:
         """What the item at a place must meet."""
@@ -253,7 +260,7 @@ def _meet_numbers(one: Number, other: Number, losses: Losses) -> Number | None:
         kinds.pop() if kinds else None,
         _tighter(one.lower, other.lower, sign=1),
         _tighter(one.upper, other.upper, sign=-1),
-        tuple(dict.fromkeys(one.multiples + other.multiples)),
+        _common_multiple(one.multiple, other.multiple),
         None,
         one.excluded | other.excluded,
         losses,
@@ -272,6 +279,12 @@ def _meet_numbers(one: Number, other: Number, losses: Losses) -> Number | None:
             value = low.value
             return Number(values=(value,), losses=losses) if met.has(value) else None
     return met
+
+
+def _common_multiple(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    if one is None or other is None:
+        return one or other
+    return Fraction(lcm(one.numerator, other.numerator), gcd(one.denominator, other.denominator))
 
 
 def _tighter(one: Limit | None, other: Limit | None, *, sign: int) -> Limit | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from structspec.grammars.base import Finding
 from structspec.grammars.json.own import Claims
 from structspec.grammars.json.shapes import (
@@ -20,6 +22,8 @@ from structspec.grammars.json_schema import Node
 from structspec.grammars.regexes.syntax import alternatives
 from structspec.grammars.regexes.syntax import text as text_regex
 
+UNHELD = ("$dynamicRef", "$recursiveRef")  # references that are left to validation
+
 
 def bind_unevaluated(node: Node, shapes: tuple[Shape, ...], claims: Claims) -> tuple[Shape, ...]:
     """The shapes of a subschema with the rest of their keys and items bound."""
@@ -27,8 +31,40 @@ def bind_unevaluated(node: Node, shapes: tuple[Shape, ...], claims: Claims) -> t
         if keyword in node.keywords():
             goal = claims.goal(node.below(keyword, node.keywords()[keyword]))
             bound = [part for shape in shapes for part in bind(node, shape, goal)]
-            shapes = distinct(bound)
+            shapes = tuple(_doubtful(shape, node, keyword) for shape in distinct(bound))
     return shapes
+
+
+def _doubtful(shape: Shape, node: Node, keyword: str) -> Shape:
+    """The shape, with a loss where a reference that is not followed may have described parts."""
+    if not any(finding.keyword in UNHELD for finding in shape.losses):
+        return shape
+    finding = Finding(node.pointer, keyword, "a dynamic reference may describe some of them")
+    return widened((shape,), finding)[0]
+
+
+def unannotated(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """The same shapes with nothing evaluated: `not` tells nobody what it has looked at."""
+    return _annotated(shapes, Evaluated(), 0)
+
+
+def all_evaluated(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """The same shapes with everything evaluated, as far as anybody knows."""
+    return _annotated(shapes, Evaluated(is_all=True), None)
+
+
+def _annotated(
+    shapes: tuple[Shape, ...], evaluated: Evaluated, num_evaluated: int | None
+) -> tuple[Shape, ...]:
+    found: list[Shape] = []
+    for shape in shapes:
+        if isinstance(shape, Object):
+            found.append(replace(shape, evaluated=evaluated))
+        elif isinstance(shape, Array):
+            found.append(replace(shape, num_evaluated=num_evaluated))
+        else:
+            found.append(shape)
+    return tuple(found)
 
 
 def _bind_keys(node: Node, shape: Shape, goal: Goal) -> tuple[Shape, ...]:
