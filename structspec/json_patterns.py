@@ -16,6 +16,7 @@ import jsonschema
 from jsonschema.exceptions import ValidationError
 from referencing.jsonschema import lookup_recursive_ref
 
+from structspec import json_content
 from structspec.errors import UnsupportedConstraint
 from structspec.grammars.regexes.derive import matches
 from structspec.grammars.regexes.parse import parse_search
@@ -159,6 +160,11 @@ OLD_KEYWORDS = {"dependencies": jsonschema.Draft7Validator.VALIDATORS["dependenc
 
 @lru_cache(maxsize=16)
 def with_ecma_patterns(draft: Any) -> Any:
-    """A validator class of jsonschema's, its patterns read as ECMA-262's, `dependencies` kept."""
+    """A validator class of jsonschema's, its patterns read as ECMA-262's, `dependencies` kept.
+
+    Up to draft 7 the content of strings is asserted too.
+    """
     known = {name: check for name, check in KEYWORDS.items() if name in draft.VALIDATORS}
-    return jsonschema.validators.extend(draft, OLD_KEYWORDS | known)
+    is_old = "/schema#" in draft.META_SCHEMA["$schema"]
+    content = json_content.KEYWORDS if is_old else {}
+    return jsonschema.validators.extend(draft, OLD_KEYWORDS | content | known)
