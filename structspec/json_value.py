@@ -60,8 +60,8 @@ def parse_json(text: str, *, allow_duplicates: bool = False) -> Any:
     )
 
 
-def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]]:
-    """A thread-safe function from a parsed value to its violations, as `#/age: message`.
+def make_validator(schema: dict[str, Any]) -> Any:
+    """jsonschema's validator of a schema, as finished text is held to it; thread-safe.
 
     Knows drafts 3 to 2020-12; where none is named, the newest that the schema is valid in. Raises
     GrammarError with a JSON pointer if that is none. Formats are checked, patterns are ECMA-262's,
@@ -70,9 +70,17 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
     draft = _draft_of(schema)
     for path, part in _subschemas(schema, ()):
         _check_patterns(part, path)
-    validator = with_ecma_patterns(draft)(
+    return with_ecma_patterns(draft)(
         _without_draft(schema, draft), format_checker=_FORMATS, registry=SPECIFICATIONS
     )
+
+
+def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]]:
+    """A thread-safe function from a parsed value to its violations, as `#/age: message`.
+
+    Raises what `make_validator` does.
+    """
+    validator = make_validator(schema)
 
     def violations(value: Any) -> tuple[str, ...]:
         try:

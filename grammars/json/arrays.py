@@ -50,10 +50,11 @@ class ArrayWriter:
 
     def write(self, array: Array) -> str:
         """The body of a rule for these arrays."""
-        if array.unique and (body := self._distinct(array)) is not None:
-            return body
-        for pointer in array.unique:
-            self.lose(Finding(pointer, "uniqueItems", "items are not compared by the mask"))
+        if array.unique and (array.max_items is None or array.max_items > 1):
+            if (body := self._distinct(array)) is not None:
+                return body
+            for pointer in array.unique:
+                self.lose(Finding(pointer, "uniqueItems", "items are not compared by the mask"))
         if array.counted:
             for other in array.counted[1:]:
                 self.lose(Finding(other.pointer, "contains", "only one is counted by the mask"))
@@ -148,8 +149,6 @@ class ArrayWriter:
 
     def _distinct(self, array: Array) -> str | None:
         """Values out of a short list, each at most once: a bit for each that was written."""
-        if array.max_items is not None and array.max_items <= 1:
-            return self._plain(array)
         values = None if array.prefix or array.counted else self.choices(array.rest)
         if values is None or len(values) > _MAX_DISTINCT or self.layout.own:
             return None

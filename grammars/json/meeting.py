@@ -170,7 +170,7 @@ def values(expander: Expander, node: Node, values: list[Any], keyword: str) -> S
     shapes = list(scalar_shapes(values))
     for goal in expander.containers(node, values, keyword):
         shapes += expander.of(goal)
-    return tuple(shapes)
+    return unannotated(tuple(shapes))  # a value describes no part of itself
 
 
 def dependent(expander: Expander, node: Node, keyword: str) -> Shapes:

@@ -143,7 +143,11 @@ def _above(value: Fraction, is_open: bool) -> str:
     if value == 0:
         forms.append(f"{_MANTISSA}[+-]?[0-9]+")
     else:  # from the next power of ten on
-        forms.append(rf"{_MANTISSA}\+?0*({_whole_from(_num_tens(value))})")
+        power = _num_tens(value)
+        is_itself = is_open and 10**power == value
+        forms.append(rf"{_MANTISSA}\+?0*({_whole_from(power + is_itself)})")
+        if is_itself:
+            forms.append(rf"([2-9]{_FRACTION}|1\.0*[1-9][0-9]*)[eE]\+?0*{power}")
     return "|".join(forms)
 
 

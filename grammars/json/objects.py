@@ -29,7 +29,7 @@ class ObjectWriter:
 
     def write(self, plan: Plan, *, any_order: bool) -> str:
         """The body of a rule for these objects."""
-        if any_order and len(plan.slots) > 1:
+        if any_order and (len(plan.slots) > 1 or (plan.slots and plan.cells)):
             return self._any_order(plan)
         num_states = (len(plan.slots) + 1) * (_cap(plan) + 1)
         may_be_empty = plan.min_members == 0 and not any(slot.is_required for slot in plan.slots)

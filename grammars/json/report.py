@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.formats import format_regex
@@ -26,11 +27,22 @@ def make_report(
 ) -> Report:
     """Every constraining keyword is enforced, unless something that was written lost it."""
     nodes = document.nodes()
+    pointers = {node.pointer for node in nodes}
+    losses = frozenset(_placed(finding, pointers) for finding in losses)
     lost = {(finding.pointer, finding.keyword) for finding in losses}
     enforced = tuple(f for f in findings(nodes) if (f.pointer, f.keyword) not in lost)
     changes = (*_closed(productive), *_rewrites(nodes), *expander.changes)
     approximated = tuple(sorted(losses, key=lambda f: (f.pointer, f.keyword, f.reason)))
     return Report("llguidance", enforced, approximated, (), changes)
+
+
+def _placed(finding: Finding, pointers: set[str]) -> Finding:
+    """The finding at a keyword the schema has: subschemas made for values have none of theirs."""
+    pointer, keyword = finding.pointer, finding.keyword
+    while pointer not in pointers:
+        pointer, _, keyword = pointer.rpartition("/")
+        assert pointer, finding
+    return replace(finding, pointer=pointer, keyword=keyword)
 
 
 def _closed(productive: Productive) -> Iterator[str]:

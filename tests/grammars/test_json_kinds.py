@@ -1,0 +1,65 @@
+"""Kinds of schema that a random search found to go wrong; each was wrong once."""
+
+from __future__ import annotations
+
+import pytest
+
+from structspec.constraint import JsonSchema
+from tests.fuzz.judge import accepts, spelled
+from tests.grammars.cases import backend
+
+
+def compiled(schema, **settings):
+    return backend("bytes", "llguidance").compile(JsonSchema(schema, closed=False, **settings))
+
+
+def takes(schema, value, **settings):
+    """Whether the value can be written as `json.dumps` writes it."""
+    return accepts(compiled(schema, **settings), spelled(value))
+
+
+@pytest.mark.parametrize(
+    ("schema", "limit", "others"),
+    [
+        ({"exclusiveMinimum": 1e20}, 1e20, [1.5e20, 1e21, 10**20 + 1]),
+        ({"exclusiveMaximum": -1e20}, -1e20, [-1.5e20, -1e21, -(10**20) - 1]),
+        ({"exclusiveMinimum": 1000}, 1000, [1000.5, 1001, 2000]),
+    ],
+)
+def test_an_open_limit_that_is_a_power_of_ten_is_left_out_in_every_spelling(schema, limit, others):
+    grammar = compiled(schema)
+    whole = str(int(limit))
+    power = f"{whole.rstrip('0')}e{whole.count('0')}"
+    for text in (whole, f"{whole}.0", power, power.replace("e", ".0e+")):
+        assert not accepts(grammar, text), text
+    for value in others:
+        assert accepts(grammar, spelled(value)), value
+
+
+@pytest.mark.parametrize("schema", [{"const": {"a": 2}}, {"enum": [[1], {"a": {"b": 2}}]}])
+def test_what_is_lost_within_a_value_is_reported_of_the_keyword_that_lists_it(schema):
+    (keyword,) = schema
+    approximated = compiled({"not": schema}).report.approximated
+    assert {(f.pointer, f.keyword) for f in approximated} == {("#/not", keyword)}
+
+
+def test_a_single_declared_key_may_stand_anywhere_among_free_keys():
+    schema = {"required": ["b"]}
+    for value in ({"a": 1, "b": 2, "c": 3}, {"b": 1, "a": 2}, {"a": 1, "b": 2}):
+        assert takes(schema, value, property_order="any")
+    for value in ({}, {"a": 1}):
+        assert not takes(schema, value, property_order="any")
+
+
+def test_a_value_that_is_listed_describes_no_part_of_itself():
+    schema = {"enum": [[1], {"a": 1}, 2], "unevaluatedItems": False, "unevaluatedProperties": False}
+    assert takes(schema, 2)
+    assert not takes(schema, [1])
+    assert not takes(schema, {"a": 1})
+
+
+def test_contains_is_held_where_there_is_room_for_one_item_that_must_be_unique():
+    schema = {"type": "array", "maxItems": 1, "uniqueItems": True, "contains": {"type": "integer"}}
+    assert takes(schema, [1])
+    assert not takes(schema, [])
+    assert not takes(schema, ["a"])
