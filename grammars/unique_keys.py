@@ -99,11 +99,14 @@ class Place:
 
 
 def decoded(key: bytes) -> bytes:
-    """A key as it is meant, whichever way its characters are escaped."""
+    """A key as it is meant, whichever way its characters are escaped; as it is where it is none."""
     if b"\\" not in key:
         return key
-    text: str = json.loads(b'"' + key + b'"')
-    return text.encode()
+    try:
+        text: str = json.loads(b'"' + key + b'"')
+        return text.encode()
+    except ValueError:  # an escape or a character cut short, which no grammar takes
+        return key
 
 
 class TokenTable:

@@ -63,3 +63,11 @@ def test_contains_is_held_where_there_is_room_for_one_item_that_must_be_unique()
     assert takes(schema, [1])
     assert not takes(schema, [])
     assert not takes(schema, ["a"])
+
+
+@pytest.mark.parametrize("start", [rb'{"\u00', rb'{"\ud83d', b'{"\\n\xc3', b'{"\\'])
+def test_a_quote_within_an_unfinished_character_of_a_free_key_is_refused(start):
+    matcher = compiled({"type": "object"}).matcher()
+    assert all(map(matcher.accept, start))
+    is_finished = start.endswith(b"\\")  # the quote is what is escaped
+    assert matcher.accept(ord('"')) == is_finished
