@@ -1,4 +1,4 @@
-"""`structspec bench`: loaded on demand, since scoring needs the grammar libraries."""
+"""`structspec bench`: what it runs is loaded on demand: grammar libraries, models."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 DESCRIPTION = """\
 Walk every instance of DATA token by token through each backend's masks, in worker processes with
 limits, and count each schema once: right, approximated (the report said so), under (an invalid
 instance passes), over (a valid one does not), refused, crash.
+"""
+QUALITY_DESCRIPTION = """\
+Have a model extract objects with known answers from generated texts, with the default options and
+with others, and compare, task by task: fields that are right, how likely the model finds what it
+wrote, tokens and time.
 """
 _WIDTH = 140  # of tables in a file or pipe
 
@@ -20,6 +29,7 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = commands.add_parser("bench", help="score the grammar layer on a benchmark")
     parts = parser.add_subparsers(required=True, metavar="part")
     _add_grammars(parts)
+    _add_quality(parts)
 
 
 def _add_grammars(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,10 +65,33 @@ def _add_grammars(parts: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--memory", type=int, metavar="MB", default=4096, help="per worker")
 
 
+def _add_quality(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = parts.add_parser(
+        "quality",
+        help="what a constraint and its options cost in right answers",
+        description=QUALITY_DESCRIPTION,
+    )
+    parser.set_defaults(run=run_bench_quality)
+    parser.add_argument("--model", default="smollm2-135m", help="default: %(default)s")
+    parser.add_argument("--tasks", type=int, metavar="N", default=200, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, metavar="N", default=0, help="of the tasks")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="this configuration beside the default; give it several times (default: all)",
+    )
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="keep outputs here, and reuse those it holds"
+    )
+    parser.add_argument(
+        "--wrong", type=Path, metavar="FILE", help="write what is not right, as JSON lines"
+    )
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+
+
 def run_bench_grammars(options: argparse.Namespace) -> int:
     """Score and print; errors are raised."""
-    from rich.console import Console
-
     from structspec.bench.cases import read_cases
     from structspec.bench.columns import DEFAULT_COLUMNS, check_columns
     from structspec.bench.failures import write_failures
@@ -84,9 +117,41 @@ def run_bench_grammars(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(as_json(results), indent=2))
     else:
-        console = Console()
-        if not console.is_terminal:
-            console = Console(width=_WIDTH)
+        console = _wide_console()
         for table in score_tables(results):
             console.print(table)
     return 0
+
+
+def run_bench_quality(options: argparse.Namespace) -> int:
+    """Generate, grade and print; errors are raised."""
+    from structspec.bench.quality import run_quality
+    from structspec.bench.quality_configurations import choose_configurations
+    from structspec.bench.quality_outputs import OutputFile
+    from structspec.bench.quality_summary import summarize
+    from structspec.bench.quality_tables import quality_table, write_wrong
+    from structspec.bench.quality_tasks import make_tasks
+    from structspec.errors import InvalidRequest
+
+    configurations = choose_configurations(options.only)
+    if options.tasks < 1:
+        raise InvalidRequest("--tasks must be at least 1")
+    tasks, file = make_tasks(options.tasks, options.seed), OutputFile(options.resume)
+    outputs = run_quality(options.model, tasks, configurations, file)
+    if options.wrong is not None:
+        write_wrong(options.wrong, tasks, outputs)
+    summaries = summarize(tasks, outputs)
+    if options.json:
+        found = {name: summary.as_json() for name, summary in summaries.items()}
+        print(json.dumps({"tasks": len(tasks), "configurations": found}, indent=2))
+    else:
+        _wide_console().print(quality_table(summaries, len(tasks)))
+    return 0
+
+
+def _wide_console() -> Console:
+    """The terminal, or a file or pipe as wide as tables need."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
