@@ -35,7 +35,7 @@ class LarkText:
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = self.reserve()
-            self.define(name + own, body)
+            self.define(name, body, own)
         return name + same
 
     def reserve(self) -> str:
@@ -43,9 +43,12 @@ class LarkText:
         self._num_names += 1
         return f"r{self._num_names}"
 
-    def define(self, name: str, body: str) -> None:
-        """Give a reserved name its body; `name::_` takes a parameter."""
-        self._lines.append(f"{name}: {body}")
+    def define(self, name: str, body: str, own: str = "") -> None:
+        """Give a reserved name its body; `name::_` takes a parameter, as with `own`.
+
+        With `own` the body may do without it, which llguidance alone would refuse.
+        """
+        self._lines.append(f"{name}{own}: {body}{' %if ge(_, 0)' if own else ''}")
 
     def terminal(self, body: str) -> str:
         """The name of the terminal with this body."""

@@ -119,7 +119,7 @@ class ArrayWriter:
                 names[key] = name = self.lark.reserve()
                 bodies = step(*key)
                 if bodies:
-                    self.lark.define(name + self.layout.own, " | ".join(bodies))
+                    self.lark.define(name, " | ".join(bodies), self.layout.own)
                 else:
                     names[key] = None
             known = names[key]

@@ -102,18 +102,28 @@ class _Writer:
 
     def start(self, root: Goal) -> str:
         """The name of the rule for the root."""
-        name = self._name(root)
+        name = self._deeper(root) + self.layout.start
         while self._waiting:
             goal = self._waiting.pop()
             bodies = [self._body(part) for part in self.productive.parts[goal]]
-            self.lark.define(self._names[goal] + self.layout.own, " | ".join(bodies))
-        return name + self.layout.start
+            self.lark.define(self._names[goal], " | ".join(bodies), self.layout.own)
+        return name
 
     def value(self, goal: Goal) -> str:
         """The Lark of a goal one level in: the terminal of a scalar, else the name of a rule."""
         if goal not in self._scalars:
             self._scalars[goal] = self._as_scalar(goal)
-        return self._scalars[goal] or self._name(goal) + self.layout.deeper
+        return self._scalars[goal] or self._deeper(goal) + self.layout.same
+
+    def _deeper(self, goal: Goal) -> str:
+        """The name of the rule for a goal one level in.
+
+        A rule of its own goes one level in: llguidance fails on some grammars where a rule that
+        recurs is itself named with another parameter than `_`.
+        """
+        name = self._name(goal)
+        layout = self.layout
+        return self.lark.rule(name + layout.deeper, layout.own) if layout.own else name
 
     def _name(self, goal: Goal) -> str:
         name = self._names.get(goal)

@@ -14,8 +14,9 @@ _BLANKS = r"[ \t\n\r]{0,8}"
 class Layout:
     """Lark for what stands between values.
 
-    Where text is indented every rule carries its depth: a rule is declared as `name` + `own`, and
-    named as `name` + `same` on its own level, `name` + `deeper` one level in.
+    Where text is indented every rule carries its depth, that of its members: a rule is declared as
+    `name` + `own`, and named as `name` + `same` on its own level, `name` + `deeper` one level in,
+    and `name` + `start` around the whole text.
     """
 
     open_object: str
@@ -46,7 +47,7 @@ def _pretty(lark: LarkText) -> Layout:
     indent, line = lark.reserve(), lark.reserve()
     lark.define(f"{indent}::_", f'"" %if eq(_, 0) | "  " {indent}::decr(_) %if gt(_, 0)')
     lark.define(f"{line}::_", f'"\\n" {indent}::_')
-    inner, outer = f"{line}::incr(_)", f"{line}::_"
+    inner, outer = f"{line}::_", f"{line}::decr(_)"
     return Layout(
         f'"{{" {inner}',
         f'{outer} "}}"',

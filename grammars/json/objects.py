@@ -10,7 +10,13 @@ from structspec.grammars.base import Finding
 from structspec.grammars.json.layout import Layout
 from structspec.grammars.json.plan import Cell, Plan, Slot
 from structspec.grammars.json.shapes import Goal
-from structspec.grammars.json.strings import QUOTE, literal_body, regex_body
+from structspec.grammars.json.strings import (
+    QUOTE,
+    every_spelling,
+    is_spelled_in_one_way,
+    literal_body,
+    regex_body,
+)
 from structspec.grammars.lark_text import LarkText
 from structspec.grammars.regexes.lark import QUOTED_ANY
 
@@ -54,7 +60,7 @@ class ObjectWriter:
         key with its separator would win over the same key as a free one in another alternative.
         """
         key = literal_body(slot.name)
-        key = key if slot.name.isascii() else self.lark.terminal(key)
+        key = key if is_spelled_in_one_way(slot.name) else self.lark.terminal(key)
         return f"{key} {self.layout.key_separator} {self.value(slot.goal)}"
 
     def _free(self, plan: Plan) -> str | None:
@@ -72,7 +78,7 @@ class ObjectWriter:
             return self.lark.terminal(regex_body(cell.regex))
         body = f"{QUOTE} {QUOTED_ANY}* {QUOTE}"
         if taken:
-            body = f"({body}) & ~({' | '.join(map(literal_body, taken))})"
+            body = f"({body}) & ~({' | '.join(map(every_spelling, taken))})"
         return self.lark.terminal(body)
 
     def _in_order(self, plan: Plan) -> str | None:

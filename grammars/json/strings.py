@@ -2,7 +2,7 @@ r"""JSON strings as Lark terminals.
 
 One spelling convention makes quoting commute with `&` and `~` (see `regexes/lark.py`); strings
 without patterns may besides escape printable ASCII. A literal has the spelling `json.dumps`
-gives it, and where it holds more than ASCII each such character also as an escape.
+gives it, and where it holds more than ASCII (or a DEL) each such character also as an escape.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from structspec.grammars.regexes.syntax import Regex
 from structspec.grammars.regexes.syntax import text as text_regex
 
 QUOTE = '"\\""'
+_SEVERAL_SPELLINGS = frozenset('"\\/').union(map(chr, range(32)))
 
 
 def string_body(string: String) -> str:
@@ -45,6 +46,18 @@ def regex_body(regex: Regex) -> str:
 
 def literal_body(text: str) -> str:
     """The body of a terminal for one string, quotes included."""
-    if text.isascii():
+    if is_spelled_in_one_way(text):
         return json.dumps(json.dumps(text))
     return regex_body(text_regex(text))
+
+
+def every_spelling(text: str) -> str:
+    """The same with the spellings that `json.dumps` never gives it, such as an escaped `/`."""
+    if is_spelled_in_one_way(text) and _SEVERAL_SPELLINGS.isdisjoint(text):
+        return literal_body(text)
+    return regex_body(text_regex(text))
+
+
+def is_spelled_in_one_way(text: str) -> bool:
+    """Whether `json.dumps` writes the same with and without `ensure_ascii`."""
+    return text.isascii() and "\x7f" not in text
