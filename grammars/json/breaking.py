@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 from structspec.grammars.base import Finding
 from structspec.grammars.json.broken import broken_shapes, with_keys, without
 from structspec.grammars.json.meeting import DEPENDENT, is_only_reference, reference
-from structspec.grammars.json.shapes import ANY_SHAPES, Shape, distinct, meet_all, widened
+from structspec.grammars.json.shapes import (
+    ANY_SHAPES,
+    Array,
+    Object,
+    Shape,
+    distinct,
+    meet_all,
+    widened,
+)
 from structspec.grammars.json.unevaluated import UNHELD
 from structspec.grammars.json.values import other_shapes
 from structspec.grammars.json_schema import Node, escape
@@ -30,9 +38,9 @@ def breaking(expander: Expander, node: Node) -> Shapes:
             shapes += _BROKEN[keyword](expander, node)
         elif keyword in DEPENDENT:
             shapes += not_dependent(expander, node, keyword)
-        elif keyword in (*UNHELD, "unevaluatedProperties", "unevaluatedItems"):
+        elif keyword in _UNHELD:
             finding = Finding(node.pointer, keyword, "its opposite is not part of the mask")
-            shapes += widened(ANY_SHAPES, finding)
+            shapes += widened(_UNHELD[keyword], finding)
     return distinct(shapes)
 
 
@@ -98,6 +106,12 @@ def not_dependent(expander: Expander, node: Node, keyword: str) -> Shapes:
     return tuple(shapes)
 
 
+# what may break keywords of which no more is told
+_UNHELD: dict[str, Shapes] = {
+    **dict.fromkeys(UNHELD, ANY_SHAPES),
+    "unevaluatedProperties": (Object(min_members=1),),
+    "unevaluatedItems": (Array(min_items=1),),
+}
 _BROKEN: dict[str, Callable[[Expander, Node], Shapes]] = {
     "$ref": lambda expander, node: reference(expander, node, False),
     "allOf": not_all_of,

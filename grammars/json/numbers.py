@@ -84,7 +84,7 @@ def _plain(value: Fraction) -> int | float:
 def _kind(number: Number, *, is_lenient: bool) -> str:
     is_ranged = number.lower is not None or number.upper is not None
     if number.is_integer is False:
-        return rf"/-?{_WHOLE}\.[0-9]*[1-9][0-9]*/"
+        return f"/-?({_fractional(has_exponents=not number.excluded)})/"
     if number.is_integer:
         if not is_lenient:
             return "/-?[1-9][0-9]*|0/"
@@ -96,6 +96,29 @@ def _kind(number: Number, *, is_lenient: bool) -> str:
     if not is_ranged:
         return f"/-?{_WHOLE}{_FRACTION}{_EXPONENT}/"
     return f"/-?({_WHOLE}{_FRACTION}|{_MANTISSA}[+-]?[0-9]+)/"
+
+
+def _fractional(*, has_exponents: bool) -> str:
+    """Numbers without a sign that are not whole, and as floats are not either.
+
+    In 16 digits a float tells them from the nearest integers; 1.9999999999999999 is 2.
+    """
+    forms = [rf"0\.({_between_integers(16, num_zeros=30)})"]
+    for places in range(1, 16):
+        forms.append(rf"[1-9][0-9]{{{15 - places}}}\.({_between_integers(places, places - 1)})")
+    if has_exponents:
+        forms.append(rf"{_MANTISSA}-0*([2-9]|[1-9][0-9])")
+    return "|".join(forms)
+
+
+def _between_integers(places: int, num_zeros: int) -> str:
+    """Fractions after at most so many zeros that are not 1 when rounded to so many places."""
+    forms = [f"0{{0,{num_zeros}}}[1-8][0-9]*", f"9{{1,{places}}}0*"]
+    if num_zeros:
+        forms.append(f"0{{1,{num_zeros}}}9[0-9]*")
+    if places > 1:
+        forms.append(f"9{{1,{places - 1}}}[0-8][0-9]*")
+    return "|".join(forms)
 
 
 # Ranges

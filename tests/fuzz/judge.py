@@ -91,7 +91,8 @@ def broken_keywords(schema: Schema) -> Callable[[Any], set[str] | None]:
         while waiting:
             error = waiting.pop()
             found |= {"", *map(str, error.absolute_schema_path)}  # "": of `false`, which has none
-            found |= set(_words(schema if "$ref" in _words(error.schema) else error.schema))
+            is_vague = error.validator is None or "$ref" in _words(error.schema)
+            found |= set(_words(schema if is_vague else error.schema))
             waiting += error.context
         return found
 

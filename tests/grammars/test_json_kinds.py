@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from structspec.constraint import JsonSchema
 from tests.fuzz.judge import accepts, spelled
@@ -71,3 +76,33 @@ def test_a_quote_within_an_unfinished_character_of_a_free_key_is_refused(start):
     assert all(map(matcher.accept, start))
     is_finished = start.endswith(b"\\")  # the quote is what is escaped
     assert matcher.accept(ord('"')) == is_finished
+
+
+NOT_WHOLE = {"type": "number", "not": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    "text", ["1.5", "-0.25", "0.30000000000000004", "123456789.125", "0.9999999999999999", "5e-07"]
+)
+def test_a_number_that_is_not_whole_may_be_written(text):
+    assert accepts(compiled(NOT_WHOLE), text)
+
+
+@pytest.mark.parametrize(
+    "text", ["1.0", "0.99999999999999999", "2.99999999999999999999", "123456789012345678.5", "1e2"]
+)
+def test_a_number_whose_float_is_whole_is_whole(text):
+    assert float(text).is_integer()
+    assert not accepts(compiled(NOT_WHOLE), text)
+
+
+@given(st.floats(-1e6, 1e6) | st.floats(-1, 1))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_floats_that_are_not_whole_may_be_written_as_python_writes_them(value):
+    is_tiny = 0 < abs(value) < 1e-99
+    assert is_tiny or accepts(compiled_once(), json.dumps(value)) != value.is_integer()
+
+
+@cache
+def compiled_once():
+    return compiled(NOT_WHOLE)
