@@ -118,10 +118,11 @@ def large_spec(num_tokens: int = 128_000) -> str:
     Two, three and four of some frequent bytes; then 6 special tokens.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    letters = 'etaoinsrhldcu01{}[]":,.\\n-Ġ_Ã©¤'
-    layers = ("".join(letters) for n in (2, 3, 4) for letters in product(letters, repeat=n))
+    frequent = 'etaoinsrhldcu01{}[]":,.\\-Ġ_Ã©¤'
+    layers = ("".join(letters) for n in (2, 3, 4) for letters in product(frequent, repeat=n))
     made = list(islice(layers, num_tokens - 256))
     vocab = {piece: i for i, piece in enumerate([*alphabet, *made])}
+    assert len(vocab) == num_tokens
     merges = [(piece[:-1], piece[-1]) for piece in made]
     tokenizer = Tokenizer(models.BPE(vocab, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -137,7 +138,7 @@ def real_vocabulary(name: str) -> Vocabulary:
         return smollm2_vocabulary()
     folder = _kept() / name
     if not folder.is_dir():
-        pytest.skip(f"there is no tokenizer in {folder}; see STRUCTSPEC_TOKENIZERS in the README")
+        pytest.skip(f"there is no tokenizer in {folder}; STRUCTSPEC_TOKENIZERS names another")
     return _from_folder(folder)
 
 
