@@ -159,9 +159,10 @@ def parse(constraint: JsonSchema) -> Document:
     _check_values(root)
     document = Document(root)
     _check_keywords(document)
-    for node in document.nodes(with_definitions=True):
-        if "$ref" in node.keywords():
-            _check_cycle(document, node)
+    if '"$ref"' in constraint.text:
+        for node in document.nodes(with_definitions=True):
+            if "$ref" in node.keywords():
+                _check_cycle(document, node)
     return document
 
 

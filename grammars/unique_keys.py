@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -125,18 +126,23 @@ class TokenTable:
         return self._ids[low : bisect_left(self._sorted, prefix + _HIGHEST, low)]
 
     @cached_property
-    def closing(self) -> NDArray[np.int64]:  # [num_tokens]
-        """Ids of the tokens with a quote, which may close a key."""
+    def closing(self) -> NDArray[np.int32]:  # [num_words]
+        """A row of the tokens with a quote, which may close a key."""
         return self._with_quotes(1)
 
     @cached_property
-    def spanning(self) -> NDArray[np.int64]:  # [num_tokens]
-        """Ids of the tokens with two quotes or more, which may hold a whole key."""
-        return self._with_quotes(2)
+    def holding(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:  # [num_words] each
+        """Rows of the tokens that may hold a whole key: behind a quote already open, or not."""
+        return self._with_quotes(3), self._with_quotes(2)
 
-    def _with_quotes(self, least: int) -> NDArray[np.int64]:
-        pairs = zip(self._sorted, self._ids, strict=True)
-        return np.array([i for data, i in pairs if data.count(b'"') >= least], np.int64)
+    def _with_quotes(self, least: int) -> NDArray[np.int32]:
+        has_quotes = [data.count(b'"') >= least for data in self._sorted]
+        return self._row(self._ids[has_quotes])
+
+    def _row(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+        bits = np.zeros((len(self.token_bytes) + 31) // 32 * 32, np.uint8)
+        bits[ids] = 1
+        return np.packbits(bits, bitorder="little").view(np.int32)
 
 
 _TABLES: WeakKeyDictionary[Vocabulary, TokenTable] = WeakKeyDictionary()
@@ -149,35 +155,35 @@ def token_table(vocabulary: Vocabulary) -> TokenTable:
     return _TABLES[vocabulary]
 
 
-def take_repeats(row: NDArray[np.int32], place: Place, table: TokenTable) -> bool:
-    """Clear in a filled row what would repeat a key; whether anything was cleared.
+def repeats(row: NDArray[np.int32], place: Place, table: TokenTable) -> list[int]:
+    """The tokens of a filled row that would repeat a key.
 
     Tokens are looked at one by one only where they might: those that hold a whole key, and, where
     a key or its rivals have escapes, those that may close it.
     """
-    if not any(place.keys):
-        return False
-    suspects = table.spanning
-    cleared: list[int] = []
+    suspects = table.holding[place.mode == _OUTSIDE]
+    found: list[int] = []
     for rival in place.rivals:
         if b"\\" in place.key or _MANY_SPELLINGS.search(rival):
             suspects = table.closing
         elif rival.startswith(place.key):
-            rest = rival[len(place.key) :] + b'"'
-            cleared += _allowed(row, table.starting_with(rest)).tolist()
-    for token_id in _allowed(row, suspects).tolist():
+            ids = table.starting_with(rival[len(place.key) :] + b'"')
+            found += ids[(row[ids >> 5] >> (ids & 31)) & 1 == 1].tolist()
+    for token_id in _ids_of(row & suspects):
         data = table.token_bytes[token_id]
         if data is not None and place.after(data) is None:
-            cleared.append(token_id)
-    words = row.view(np.uint32)
-    for token_id in cleared:
-        words[token_id // 32] &= ~np.uint32(1 << (token_id % 32))
-    return bool(cleared)
+            found.append(token_id)
+    return found
 
 
-def _allowed(row: NDArray[np.int32], ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    is_set = (row[ids >> 5] >> (ids & 31)) & 1 == 1
-    return np.asarray(ids[is_set], np.int64)
+def _ids_of(row: NDArray[np.int32]) -> Iterator[int]:
+    """The tokens of a row that has few."""
+    for word in np.flatnonzero(row).tolist():
+        bits = int(row[word]) & 0xFFFFFFFF
+        while bits:
+            lowest = bits & -bits
+            yield word * 32 + lowest.bit_length() - 1
+            bits ^= lowest
 
 
 class GuardedMatcher:
@@ -246,13 +252,17 @@ class GuardedMatcher:
 
     def _take_repeats(self, row: NDArray[np.int32], place: Place) -> bool:
         """Whether the row had to stay as it was."""
-        if not any(place.keys):
+        repeated = repeats(row, place, self._table) if any(place.keys) else []
+        if not repeated:
             return False
         before = row.copy()
-        if take_repeats(row, place, self._table) and not row.any():
-            row[:] = before
-            return True
-        return False
+        words = row.view(np.uint32)
+        for token_id in repeated:
+            words[token_id // 32] &= ~np.uint32(1 << (token_id % 32))
+        if row.any():
+            return False
+        row[:] = before
+        return True
 
     def _is_trapped(self) -> bool:
         bitmask = np.zeros((1, (len(self._table.token_bytes) + 31) // 32), np.int32)

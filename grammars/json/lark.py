@@ -151,7 +151,7 @@ class _Writer:
             case Number():
                 return self._number(part)
             case String():
-                return self.lark.terminal(string_body(part))
+                return self.lark.terminal(string_body(part, self.lark))
             case Array():
                 return ArrayWriter(
                     self.lark, self.layout, self._item, self._choices, self.losses.add

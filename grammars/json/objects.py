@@ -76,7 +76,7 @@ class ObjectWriter:
     def _key(self, cell: Cell, taken: tuple[str, ...]) -> str:
         if cell.regex is not None:
             return self.lark.terminal(regex_body(cell.regex))
-        body = f"{QUOTE} {QUOTED_ANY}* {QUOTE}"
+        body = f"{QUOTE} {self.lark.terminal(QUOTED_ANY)}* {QUOTE}"
         if taken:
             body = f"({body}) & ~({' | '.join(map(every_spelling, taken))})"
         return self.lark.terminal(body)

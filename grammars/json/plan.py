@@ -113,6 +113,9 @@ def _cells(shape: Object, names: Regex | None, losses: set[Finding]) -> tuple[Ce
     if combinations is None:
         losses |= _findings(shape.layers, "too many patterns overlap")
         return (Cell(names, ANYTHING),)
+    if not patterns and names is None:
+        goal = _goal_of(shape.layers, {})
+        return () if goal is None else (Cell(None, goal),)
     free = syntax.complement(syntax.alternatives(*map(syntax.text, shape.members)))
     cells: list[Cell] = []
     for signs in combinations:
@@ -122,11 +125,11 @@ def _cells(shape: Object, names: Regex | None, losses: set[Finding]) -> tuple[Ce
         pairs = zip(patterns, signs, strict=True)
         parts = [pattern if sign else syntax.complement(pattern) for pattern, sign in pairs]
         parts += [] if names is None else [names]
-        regex = syntax.both(*parts, free) if parts else None
-        if regex is None or is_empty(regex) is not True:
+        regex = syntax.both(*parts, free)
+        if is_empty(regex) is not True:
             cells.append(Cell(regex, goal))
     # where there is always one more key, keys can be kept from coming twice
-    if any(cell.regex is not None and can_always_grow(cell.regex) is not True for cell in cells):
+    if any(cell.regex and can_always_grow(cell.regex) is not True for cell in cells):
         losses |= _findings(shape.layers, "a key may come twice where few are possible")
     return tuple(cells)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from structspec.grammars.json.shapes import String
+from structspec.grammars.lark_text import LarkText
 from structspec.grammars.regexes.lark import FREE_CHARACTER, QUOTED_ANY, to_lark
 from structspec.grammars.regexes.syntax import Regex
 from structspec.grammars.regexes.syntax import text as text_regex
@@ -18,17 +19,17 @@ QUOTE = '"\\""'
 _SEVERAL_SPELLINGS = frozenset('"\\/').union(map(chr, range(32)))
 
 
-def string_body(string: String) -> str:
+def string_body(string: String, lark: LarkText) -> str:
     """The body of a Lark terminal for these strings, quotes included."""
     if string.values is not None:
         return " | ".join(literal_body(text) for text in string.values)
     if string.max_length == 0:
         return literal_body("")
     if not string.regexes:
-        return f"{QUOTE} {_repeated(FREE_CHARACTER, string)} {QUOTE}"
+        return f"{QUOTE} {_repeated(lark.terminal(FREE_CHARACTER), string)} {QUOTE}"
     parts = [to_lark(regex, quoted=True) for regex in string.regexes]
     if string.min_length or string.max_length is not None:
-        parts.append(f"({_repeated(QUOTED_ANY, string)})")
+        parts.append(f"({_repeated(lark.terminal(QUOTED_ANY), string)})")
     return f"{QUOTE} ({' & '.join(parts)}) {QUOTE}"
 
 
