@@ -22,6 +22,12 @@ _FRACTION = r"(\.[0-9]+)?"
 _EXPONENT = "([eE][+-]?[0-9]+)?"
 # more places than a float has cannot follow its point: whole whatever they are
 _HUGE_INTEGER = r"[1-9](\.[0-9]{1,16})?[eE]\+?0*(1[6-9]|[2-9][0-9]|[1-9][0-9]{2,})"
+# what a float holds: exponents beyond 99 behind one digit only, and none beyond the largest
+_FINITE = (
+    r"-?[0-9]+(\.[0-9]+)?([eE](-[0-9]+|\+?0*[0-9]{1,2}))?"
+    r"|-?[0-9](\.[0-9]+)?[eE]\+?0*([12][0-9]{2}|30[0-7])"
+    r"|-?1(\.([0-6][0-9]*|7[0-8]?|7[0-8][0-9]+|7976931348623157))?[eE]\+?0*308"
+)
 _MAX_MULTIPLE, _MAX_PLACES = 10_000, 10**9  # remainders are states: 10,000 take 50 ms
 _MAX_LISTED = 256  # multiples in a range are listed up to so many
 _MANTISSA = r"[1-9](\.[0-9]+)?[eE]"
@@ -39,6 +45,8 @@ def number_body(number: Number, *, is_lenient: bool) -> str:
     if number.excluded:
         every = _values(tuple(sorted(number.excluded)), is_lenient=True)
         parts.append(f"~({every})")
+    if "[eE]" in parts[0] and (number.lower is None or number.upper is None):
+        parts.append(f"/{_FINITE}/")
     return " & ".join(parts)
 
 

@@ -121,6 +121,31 @@ def test_no_half_character_no_raw_control_and_no_unknown_escape_gets_into_a_stri
     assert not takes(matcher, b'"a%sb"' % inside)
 
 
+# Numbers
+
+
+@pytest.mark.parametrize(
+    "schema", [True, {"type": "number"}, {"type": "number", "minimum": -1e300}]
+)
+@LAW
+@given(value=st.floats(-1.78e308, 1.78e308) | st.integers(-(10**40), 10**60))
+def test_every_number_is_written_as_json_dumps_writes_it(schema, value):
+    assert takes(matcher_of(schema), json.dumps(value))
+
+
+@pytest.mark.parametrize("schema", [True, {"type": "number"}, {"type": "number", "maximum": 5}])
+@pytest.mark.parametrize(
+    ("text", "is_taken"),
+    [
+        *((f"-{text}", True) for text in ("5e-99999", "1.5E+00300", "1e308")),
+        ("-1.7976931348623157e308", True),
+        *((f"-{text}", False) for text in ("1e309", "1.8e308", "12e307", "9E0999", "1e99999")),
+    ],
+)
+def test_numbers_too_large_for_a_float_are_not_written(schema, text, is_taken):
+    assert takes(matcher_of(schema, closed=False), text) == is_taken
+
+
 # Keys
 
 
