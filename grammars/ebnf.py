@@ -1,4 +1,4 @@
-"""Whether a grammar in xgrammar's printed EBNF has any finite text."""
+"""Whether a grammar in xgrammar's printed EBNF has any finite text, and is one it can hold."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _PIECE = re.compile(
     r"|(?P<repeat>\{\d+(?:, ?-?\d*)?\}|[*+?])"
 )
 
+_ALONE = re.compile(r"\(\((?P<name>[\w.-]+)(?P<count>\{[\d, -]+\})?\)\)(?: \(=.*)?$")
 
 _CLASS_CHARACTER = r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}|\\.|[^\\]"
 _CLASS_RANGE = re.compile(rf"({_CLASS_CHARACTER})(?:-({_CLASS_CHARACTER}))?", re.DOTALL)
@@ -39,6 +40,26 @@ def unproductive(grammar: str) -> tuple[str, ...]:
         has_grown = bool(grown)
         finite |= grown
     return tuple(name for name in _in_use(rules) if name not in finite)
+
+
+def repeats_of_themselves(grammar: str) -> tuple[str, ...]:
+    """The rules, in use or not, that are nothing but a count of themselves: xgrammar crashes.
+
+    Also where that leads through other rules: `x ::= y{2}` with `y ::= x`.
+    """
+    matches = (_RULE.match(line) for line in _FREE_TEXT.sub('""', grammar).split("\n"))
+    alone = {match[1]: _ALONE.match(match[2]) for match in matches if match}
+    found: list[str] = []
+    for name in alone:
+        seen: set[str] = set()
+        is_counted, part = False, alone[name]
+        while part is not None and part["name"] not in seen:
+            seen.add(part["name"])
+            is_counted = is_counted or part["count"] is not None
+            part = alone.get(part["name"])
+        if is_counted and name in seen:
+            found.append(name)
+    return tuple(found)
 
 
 def _in_use(rules: dict[str, str]) -> list[str]:

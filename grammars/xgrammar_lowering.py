@@ -22,7 +22,7 @@ from structspec.grammars.base import Finding, Report
 from structspec.grammars.cfg import check_ebnf, check_lark, dialect_of, place
 from structspec.grammars.choice import check_choices
 from structspec.grammars.composition import form_of
-from structspec.grammars.ebnf import is_productive, unproductive
+from structspec.grammars.ebnf import is_productive, repeats_of_themselves, unproductive
 from structspec.grammars.lark_checks import check_productive
 from structspec.grammars.lark_reader import inline_json
 from structspec.grammars.regex import translate
@@ -98,7 +98,8 @@ def _nothing() -> xgrammar.Grammar:
 
 def _productive(grammar: xgrammar.Grammar, text: str) -> xgrammar.Grammar:
     """The grammar of EBNF text; GrammarError, with its line, for a rule that no text ends."""
-    for name in unproductive(str(grammar)):
+    printed = str(grammar)
+    for name in (*unproductive(printed), *repeats_of_themselves(printed)):
         if rule := re.search(rf"^[ \t]*{re.escape(name)}[ \t]*::=", text, re.MULTILINE):
             line, column = place(text, rule.start())
             raise GrammarError(

@@ -27,12 +27,13 @@ class WrittenJson:
     """The rule that a schema became, and what became of each keyword.
 
     With `has_free_keys` the grammar alone lets a free key come twice: the matcher has to be guarded
-    (`unique_keys.py`).
+    (`unique_keys.py`). `are_free_keys_counted`: where none does, their number may come out wrong.
     """
 
     rule: str
     report: Report
     has_free_keys: bool
+    are_free_keys_counted: bool
 
 
 def write_document(lark: LarkText, constraint: JsonSchema) -> WrittenJson:
@@ -50,17 +51,25 @@ def write_document(lark: LarkText, constraint: JsonSchema) -> WrittenJson:
     writer = _Writer(lark, layout, productive, constraint, document.is_integer_spelled)
     start = writer.start(root)
     report = make_report(document, expander, productive, frozenset(writer.losses))
-    return WrittenJson(start, report, writer.has_free_keys)
+    plans = [p for parts in productive.parts.values() for p in parts if isinstance(p, Plan)]
+    open_plans = [plan for plan in plans if plan.cells]
+    is_counted = any(plan.min_members or plan.max_members is not None for plan in open_plans)
+    return WrittenJson(start, report, bool(open_plans), is_counted)
 
 
 def write_json(lark: LarkText, constraint: JsonSchema) -> tuple[str, Report]:
-    """The same for JSON inside other text, where nobody watches for keys that come twice."""
+    """The same for JSON inside other text, where nobody watches for keys that come twice.
+
+    A key that does breaks nothing a schema says but counts: of its values the last one is meant.
+    """
     written = write_document(lark, constraint)
-    if not written.has_free_keys:
-        return written.rule, written.report
-    finding = Finding("#", "additionalProperties", "a free key may come twice")
-    approximated = (*written.report.approximated, finding)
-    return written.rule, replace(written.report, approximated=approximated)
+    report = written.report
+    if written.are_free_keys_counted:
+        finding = Finding("#", "minProperties", "a free key may come twice and count as two")
+        report = replace(report, approximated=(*report.approximated, finding))
+    elif written.has_free_keys:
+        report = replace(report, changes=(*report.changes, "#: a free key may come twice"))
+    return written.rule, report
 
 
 def _nothing_satisfies(
@@ -95,7 +104,6 @@ class _Writer:
     constraint: JsonSchema
     is_integer_spelled: bool
     losses: set[Finding] = field(default_factory=set)
-    has_free_keys: bool = False
     _names: dict[Goal, str] = field(default_factory=dict)  # without the parameter
     _waiting: list[Goal] = field(default_factory=list)
     _scalars: dict[Goal, str | None] = field(default_factory=dict)
@@ -157,7 +165,6 @@ class _Writer:
                     self.lark, self.layout, self._item, self._choices, self.losses.add
                 ).write(part)
             case Plan():
-                self.has_free_keys = self.has_free_keys or bool(part.cells)
                 is_any = self.constraint.property_order == "any"
                 return ObjectWriter(self.lark, self.layout, self.value, self.losses.add).write(
                     part, any_order=is_any
