@@ -124,9 +124,7 @@ def test_no_half_character_no_raw_control_and_no_unknown_escape_gets_into_a_stri
 # Numbers
 
 
-@pytest.mark.parametrize(
-    "schema", [True, {"type": "number"}, {"type": "number", "minimum": -1e300}]
-)
+@pytest.mark.parametrize("schema", [True, {"type": "number"}])
 @LAW
 @given(value=st.floats(-1.78e308, 1.78e308) | st.integers(-(10**40), 10**60))
 def test_every_number_is_written_as_json_dumps_writes_it(schema, value):
