@@ -36,6 +36,12 @@ _SINGLES = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
+_MAP, _LIST, _SINGLE = range(3)
+_FORMS = {
+    **dict.fromkeys(_MAPS, _MAP),
+    **dict.fromkeys(_LISTS, _LIST),
+    **dict.fromkeys(_SINGLES, _SINGLE),
+}
 _SETTINGS = {
     "style": get_args(JsonStyle),
     "property_order": get_args(PropertyOrder),
@@ -235,18 +241,21 @@ def check_meta_schema(root: Schema) -> None:
 
 def children(node: Node) -> Iterator[Node]:
     """The subschemas directly below, definitions and reference targets left out."""
-    schema = node.keywords()
-    for keyword in _MAPS:
-        for name, value in _mapping(schema, keyword):
-            if isinstance(value, (dict, bool)):  # `dependencies` may hold lists of names
-                yield node.below(f"{keyword}/{escape(name)}", value)
-    for keyword in _LISTS:
-        value = schema.get(keyword)
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            yield node.below(f"{keyword}/{index}", item)
-    for keyword in _SINGLES:
-        if isinstance(value := schema.get(keyword), (dict, bool)):
-            yield node.below(keyword, value)
+    for keyword, value in node.keywords().items():
+        form = _FORMS.get(keyword)
+        if form is None:
+            continue
+        if isinstance(value, list):
+            if form is not _MAP:
+                for index, item in enumerate(value):
+                    yield node.below(f"{keyword}/{index}", item)
+        elif form is _SINGLE:
+            if isinstance(value, (dict, bool)):
+                yield node.below(keyword, value)
+        elif form is _MAP and isinstance(value, dict):
+            for name, item in value.items():
+                if isinstance(item, (dict, bool)):  # `dependencies` may hold lists of names
+                    yield node.below(f"{keyword}/{escape(name)}", item)
 
 
 def in_place(node: Node) -> list[Node]:
@@ -268,6 +277,8 @@ def definitions(node: Node) -> Iterator[Node]:
 
 def escape(part: str) -> str:
     """A name as one part of a JSON pointer."""
+    if "~" not in part and "/" not in part:
+        return part
     return part.replace("~", "~0").replace("/", "~1")
 
 

@@ -39,7 +39,7 @@ from structspec.grammars.placing import placed
 from structspec.grammars.unique_keys import GuardedMatcher
 from structspec.vocabulary import Vocabulary
 
-_NUM_PROBE_TOKENS = 2  # a rule that never ends shows at the first token or the second
+_NUM_PROBE_TOKENS = 1  # rules that never end are found before: this finds limits that trip
 LIMITS = LLParserLimits(
     max_items_in_row=20_000,  # the default of 2,000 fails beyond some 500 optional properties
     # `pattern` with a length takes more than the defaults; running out is no error there but a

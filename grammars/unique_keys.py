@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -29,6 +28,8 @@ _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
 _COMMA = 0x2C
 _OUTSIDE, _IN_KEY, _IN_STRING = range(3)
 _MANY_SPELLINGS = re.compile(rb'[^ -~]|["\\/]')  # characters that may be escaped
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_QUOTED = re.compile(rb'(?=("([^"]*)"))')
 _HIGHEST = b"\xff" * 8
 
 
@@ -126,23 +127,32 @@ class TokenTable:
         return self._ids[low : bisect_left(self._sorted, prefix + _HIGHEST, low)]
 
     @cached_property
-    def closing(self) -> NDArray[np.int32]:  # [num_words]
-        """A row of the tokens with a quote, which may close a key."""
-        return self._with_quotes(1)
+    def closing(self) -> NDArray[np.int64]:  # [num_tokens]
+        """Ids of the tokens with a quote, which may close a key."""
+        return self._ids[[b'"' in data for data in self._sorted]]
 
     @cached_property
-    def holding(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:  # [num_words] each
-        """Rows of the tokens that may hold a whole key: behind a quote already open, or not."""
-        return self._with_quotes(3), self._with_quotes(2)
+    def holding(self) -> dict[bytes, list[int]]:
+        """Ids of the tokens that hold a whole key, by key."""
+        found: dict[bytes, list[int]] = {}
+        for data, token_id in zip(self._sorted, self._ids.tolist(), strict=True):
+            if data.count(b'"') >= 2:
+                for match in _QUOTED.finditer(data):
+                    found.setdefault(match[2], []).append(token_id)
+        return found
 
-    def _with_quotes(self, least: int) -> NDArray[np.int32]:
-        has_quotes = [data.count(b'"') >= least for data in self._sorted]
-        return self._row(self._ids[has_quotes])
+    @cached_property
+    def intricate(self) -> NDArray[np.int64]:  # [num_tokens]
+        """Ids of the tokens that may hold a key in another spelling, or two keys."""
+        return self._ids[[_is_intricate(data) for data in self._sorted]]
 
-    def _row(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
-        bits = np.zeros((len(self.token_bytes) + 31) // 32 * 32, np.uint8)
-        bits[ids] = 1
-        return np.packbits(bits, bitorder="little").view(np.int32)
+
+def _is_intricate(data: bytes) -> bool:
+    if data.count(b'"') < 2:
+        return False
+    # of a token that begins behind a backslash, or not, the quotes that are none of the text
+    num_quotes = max(_ESCAPE.sub(b"", start).count(b'"') for start in (data, data[1:]))
+    return num_quotes >= (2 if b"\\" in data else 4)
 
 
 _TABLES: WeakKeyDictionary[Vocabulary, TokenTable] = WeakKeyDictionary()
@@ -158,32 +168,34 @@ def token_table(vocabulary: Vocabulary) -> TokenTable:
 def repeats(row: NDArray[np.int32], place: Place, table: TokenTable) -> list[int]:
     """The tokens of a filled row that would repeat a key.
 
-    Tokens are looked at one by one only where they might: those that hold a whole key, and, where
-    a key or its rivals have escapes, those that may close it.
+    Tokens are followed byte by byte only where they might: those that hold a key that an open
+    object has, and, where a key or its rivals have escapes, those that may close it.
     """
-    suspects = table.holding[place.mode == _OUTSIDE]
     found: list[int] = []
+    suspects = set(_allowed(row, table.intricate))
+    for keys in place.keys:
+        for key in keys or ():
+            suspects.update(i for i in table.holding.get(key, ()) if _is_set(row, i))
     for rival in place.rivals:
         if b"\\" in place.key or _MANY_SPELLINGS.search(rival):
-            suspects = table.closing
+            suspects.update(_allowed(row, table.closing))
         elif rival.startswith(place.key):
-            ids = table.starting_with(rival[len(place.key) :] + b'"')
-            found += ids[(row[ids >> 5] >> (ids & 31)) & 1 == 1].tolist()
-    for token_id in _ids_of(row & suspects):
+            found += _allowed(row, table.starting_with(rival[len(place.key) :] + b'"'))
+    for token_id in suspects:
         data = table.token_bytes[token_id]
         if data is not None and place.after(data) is None:
             found.append(token_id)
     return found
 
 
-def _ids_of(row: NDArray[np.int32]) -> Iterator[int]:
-    """The tokens of a row that has few."""
-    for word in np.flatnonzero(row).tolist():
-        bits = int(row[word]) & 0xFFFFFFFF
-        while bits:
-            lowest = bits & -bits
-            yield word * 32 + lowest.bit_length() - 1
-            bits ^= lowest
+def _is_set(row: NDArray[np.int32], token_id: int) -> bool:
+    return bool((int(row[token_id >> 5]) >> (token_id & 31)) & 1)
+
+
+def _allowed(row: NDArray[np.int32], ids: NDArray[np.int64]) -> list[int]:
+    """Those of the tokens that a row allows."""
+    kept: list[int] = ids[(row[ids >> 5] >> (ids & 31)) & 1 == 1].tolist()
+    return kept
 
 
 class GuardedMatcher:

@@ -57,16 +57,14 @@ def lower(constraint: Constraint) -> Lowered:
             text = constraint.text
             if dialect_of(constraint) == "ebnf":
                 check_ebnf(text)
-                return _exact(
-                    lambda: _productive(xgrammar.Grammar.from_ebnf(text), text), "grammar"
-                )
+                return _exact(lambda: _from_ebnf(text), "grammar")
             check_lark(text)
             check_productive(text)
             if inline_json(text):
                 refusal = "JSON inside a grammar is written with llguidance only"
                 finding = Finding("", "%json", refusal)
                 return Lowered(_nothing, Report("xgrammar", refused=(finding,)))
-            return _exact(lambda: xgrammar.Grammar.from_lark(text), "grammar")
+            return _exact(lambda: _without_crash(xgrammar.Grammar.from_lark(text), text), "grammar")
         case StructuralTag() | Tools():
             return Lowered(*lower_form(form_of(constraint)))
 
@@ -96,16 +94,39 @@ def _nothing() -> xgrammar.Grammar:
     raise AssertionError("what is refused is not built")
 
 
+def _from_ebnf(text: str) -> xgrammar.Grammar:
+    grammar = xgrammar.Grammar.from_ebnf(text)
+    return _without_crash(_productive(grammar, text), text)
+
+
 def _productive(grammar: xgrammar.Grammar, text: str) -> xgrammar.Grammar:
     """The grammar of EBNF text; GrammarError, with its line, for a rule that no text ends."""
-    printed = str(grammar)
-    for name in (*unproductive(printed), *repeats_of_themselves(printed)):
-        if rule := re.search(rf"^[ \t]*{re.escape(name)}[ \t]*::=", text, re.MULTILINE):
-            line, column = place(text, rule.start())
-            raise GrammarError(
-                f"no text ends the rule {name!r}: it recurses for ever", line=line, column=column
-            )
+    for name in unproductive(str(grammar)):
+        if _rule(name, text) is not None:
+            raise _endless(name, text)
     return grammar
+
+
+def _without_crash(grammar: xgrammar.Grammar, text: str) -> xgrammar.Grammar:
+    """The grammar; GrammarError where compiling it would end the process."""
+    for name in repeats_of_themselves(str(grammar)):
+        raise _endless(name, text)
+    return grammar
+
+
+def _endless(name: str, text: str) -> GrammarError:
+    rule = _rule(name, text)
+    line, column = (None, None) if rule is None else place(text, rule.start())
+    written = name if rule is None else rule["name"]
+    return GrammarError(
+        f"no text ends the rule {written!r}: it recurses for ever", line=line, column=column
+    )
+
+
+def _rule(name: str, text: str) -> re.Match[str] | None:
+    """Where a rule is defined; the root may be Lark's `start`."""
+    names = "root|start" if name == "root" else re.escape(name)
+    return re.search(rf"^[ \t]*[?!]*(?P<name>{names})[ \t]*:", text, re.MULTILINE)
 
 
 def _exact(build: Callable[[], xgrammar.Grammar], keyword: str) -> Lowered:
