@@ -142,9 +142,10 @@ class TokenTable:
         return found
 
     @cached_property
-    def intricate(self) -> NDArray[np.int64]:  # [num_tokens]
-        """Ids of the tokens that may hold a key in another spelling, or two keys."""
-        return self._ids[[_is_intricate(data) for data in self._sorted]]
+    def intricate(self) -> tuple[int, ...]:
+        """Ids of the tokens, very few, that may hold a key in another spelling, or two keys."""
+        ids: list[int] = self._ids[[_is_intricate(data) for data in self._sorted]].tolist()
+        return tuple(ids)
 
 
 def _is_intricate(data: bytes) -> bool:
@@ -172,7 +173,7 @@ def repeats(row: NDArray[np.int32], place: Place, table: TokenTable) -> list[int
     object has, and, where a key or its rivals have escapes, those that may close it.
     """
     found: list[int] = []
-    suspects = set(_allowed(row, table.intricate))
+    suspects = {token_id for token_id in table.intricate if _is_set(row, token_id)}
     for keys in place.keys:
         for key in keys or ():
             suspects.update(i for i in table.holding.get(key, ()) if _is_set(row, i))
