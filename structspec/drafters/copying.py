@@ -114,14 +114,15 @@ def _is_in_word(byte: int) -> bool:
     return byte != _SPECIAL and (byte >= 0x80 or chr(byte).isalnum() or byte in b"-_:/'@")
 
 
-def close_value(
-    matcher: Matcher, output_token_ids: Sequence[int], vocabulary: Vocabulary, limit: int
-) -> list[int]:
-    """Tokens that end the JSON value here and spell what is forced then; the matcher is unmoved."""
+def closing_text(matcher: Matcher, vocabulary: Vocabulary) -> bytes:
+    """What ends the JSON value here and is forced then; empty where nothing ends it.
+
+    The matcher is left where it was.
+    """
     for closer in _CLOSERS:
         token_ids = vocabulary.encode_text(closer)
         if len(token_ids) == 1 and matcher.accept(token_ids[0]):
             forced = matcher.forced(_MAX_COPY)
             matcher.rollback(1)
-            return spell(closer.encode() + forced, output_token_ids, vocabulary, limit)
-    return []
+            return closer.encode() + forced
+    return b""

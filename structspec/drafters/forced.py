@@ -2,55 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import takewhile
 
 from structspec.drafters.base import count_slots
-from structspec.drafters.spelling import spell, whole_characters
+from structspec.drafters.habits import Habits, Spelling
+from structspec.drafters.lessons import Lessons
+from structspec.drafters.spelling import whole_characters
 from structspec.engine.batch import Batch, Draft
 from structspec.grammars.base import Matcher
+from structspec.request import Request
 from structspec.vocabulary import Vocabulary
 
 _MAX_TOKEN_BYTES = 16  # of a usual token: more forced text than the slots can hold is of no use
 
 
 class ForcedDrafter:
-    """Drafts the forced text alone."""
+    """Drafts the forced text alone, as the model has spelled its like before."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
+        self._habits = Habits(vocabulary)
+        self._lessons = Lessons(self._habits)
 
     def propose(self, batch: Batch) -> Draft:
         """The forced tokens of each constrained request."""
+        self._lessons.learn()
         drafts: list[list[int]] = []
         for scheduled in batch.requests:
-            request, limit = scheduled.request, count_slots(scheduled)
-            drafts.append(
-                forced_token_ids(request.matcher, request.output_token_ids, self._vocabulary, limit)
-                if limit > 0 and request.matcher is not None
-                else []
-            )
+            spelling = self._propose_one(scheduled.request, count_slots(scheduled))
+            self._lessons.expect(scheduled.request, spelling.openings)
+            drafts.append(spelling.token_ids)
         return Draft(drafts, [None] * len(drafts), [[True] * len(draft) for draft in drafts])
 
+    def _propose_one(self, request: Request, limit: int) -> Spelling:
+        if limit <= 0 or request.matcher is None:
+            return Spelling()
+        text = forced_text(request.matcher, self._vocabulary, limit)
+        return self._habits.spell(text, request.output_token_ids, limit)
 
-def forced_token_ids(
-    matcher: Matcher, output_token_ids: Sequence[int], vocabulary: Vocabulary, limit: int
-) -> list[int]:
-    """At most `limit` tokens that spell what `matcher` forces, as they would follow the output.
 
-    The last one is a guess where the text goes on: what comes next may merge with it. Models take
-    it in four cases of five, so it is kept. The matcher is left where it was.
+def forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:
+    """All that is forced, as far as `limit` tokens go; the matcher is left where it was.
+
+    Where a backend stops early, at a lexeme's end, more is behind it.
     """
-    forced = _forced_text(matcher, vocabulary, limit * _MAX_TOKEN_BYTES)
-    if not forced:
-        return []
-    return spell(forced, output_token_ids, vocabulary, limit)
-
-
-def _forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:
-    """All that is forced: where a backend stops early, at a lexeme's end, more is behind it."""
-    text, num_accepted = b"", 0
-    while len(text) < limit and (more := matcher.forced(limit - len(text))):
+    text, num_accepted, num_bytes = b"", 0, limit * _MAX_TOKEN_BYTES
+    while len(text) < num_bytes and (more := matcher.forced(num_bytes - len(text))):
         text += more
         token_ids = vocabulary.encode_text(whole_characters(more))
         num_taken = sum(1 for _ in takewhile(matcher.accept, token_ids))

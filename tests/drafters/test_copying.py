@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from structspec.config import SpeculativeConfig
-from structspec.drafters.copying import TextCopier, close_value, value_span
+from structspec.drafters.copying import TextCopier, closing_text, value_span
 from structspec.drafters.hybrid import HybridDrafter
 from structspec.vocabulary import Vocabulary
 from tests.drafters.toy import batch_of, start
@@ -83,9 +83,12 @@ def test_the_next_call_sees_what_was_written_since():
 def test_a_value_is_closed_with_what_the_grammar_takes_and_what_it_then_forces():
     texts = ['{"name": "Ada", "age": 3}', '{"name": "Adam", "age": 4}', '{"name": "Ad", "age": 3}']
     matcher = start(BYTES, texts, written=b'{"name": "Ada').matcher
-    assert bytes(close_value(matcher, [], BYTES, 30)) == b'", "age": 3}'
-    assert bytes(close_value(matcher, [], BYTES, 3)) == b'", '
+    assert closing_text(matcher, BYTES) == b'", "age": 3}'
     assert matcher.accept(ord("m"))  # where it was
+
+
+def test_nothing_closes_a_value_that_must_go_on():
+    assert closing_text(start(BYTES, ["Ada", "Adb"], written=b"Ad").matcher, BYTES) == b""
 
 
 def test_a_hybrid_draft_goes_on_behind_the_copied_value():
