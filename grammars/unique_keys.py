@@ -28,6 +28,7 @@ _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
 _COMMA = 0x2C
 _OUTSIDE, _IN_KEY, _IN_STRING = range(3)
 _MANY_SPELLINGS = re.compile(rb'[^ -~]|["\\/]')  # characters that may be escaped
+_EVENTS = re.compile(rb'["{}[\],]'), re.compile(rb'["\\]')  # outside strings, and inside
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _QUOTED = re.compile(rb'(?=("([^"]*)"))')
 _HIGHEST = b"\xff" * 8
@@ -48,6 +49,8 @@ class Place:
 
     def after(self, data: bytes, *, may_repeat: bool = False) -> Place | None:
         """The place behind these bytes; None where a key comes twice and may not."""
+        if not self.is_escaped and _EVENTS[self.mode != _OUTSIDE].search(data) is None:
+            return Place(_IN_KEY, self.keys, self.key + data) if self.mode == _IN_KEY else self
         place: Place | None = self
         for byte in data:
             assert place is not None
