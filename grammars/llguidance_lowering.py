@@ -17,7 +17,7 @@ from structspec.constraint import (
     StructuralTag,
     Tools,
 )
-from structspec.errors import GrammarError
+from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.cfg import dialect_of
 from structspec.grammars.choice import check_choices
@@ -71,6 +71,8 @@ def lower(constraint: Constraint, special_tokens: Mapping[str, int] | None = Non
 def grammar_error(message: str) -> GrammarError:
     """llguidance's words about a bad grammar, with their line and column."""
     first = message.split("<non-verbose/>")[0].strip()
+    if first.startswith("panic:"):
+        return UnsupportedConstraint("the constraint makes a larger grammar than llguidance takes")
     if match := _PLACE.match(first):
         text = match[3].split("error: ")[-1].split("\n")[0]
         return GrammarError(text.strip(), line=int(match[1]), column=int(match[2]))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from structspec.errors import UnsupportedConstraint
 from structspec.grammars.base import Finding
 from structspec.grammars.json.layout import Layout
 from structspec.grammars.json.shapes import ANYTHING, Array, Goal, both
 from structspec.grammars.lark_text import LarkText
 
-_MAX_STATES = 2_000  # of a count of items: beyond, `contains` is left to validation
+_MAX_STATES = 800  # of a count of items: beyond, `contains` is left to validation
+_MAX_PLACES = 500  # each a rule inside the one before, which takes stack
 _MAX_DISTINCT = 40  # values told apart by one bit each
 
 
@@ -72,6 +74,11 @@ class ArrayWriter:
         return " | ".join(bodies)
 
     def _plain(self, array: Array) -> str:
+        if len(array.prefix) > _MAX_PLACES:
+            raise UnsupportedConstraint(
+                f"an array describes up to {_MAX_PLACES} items by their place, not"
+                f" {len(array.prefix)}"
+            )
         low, high, first = array.min_items, array.max_items, len(array.prefix)
         inner = self._repeated(array, max(low - first, 0), None if high is None else high - first)
         comma = self.layout.item_separator
@@ -86,8 +93,11 @@ class ArrayWriter:
             elif low > index + 1 or not inner:
                 inner = f"{lead} {inner}"
             else:
-                inner = f"{lead} ({inner})?"
+                inner = f"{lead} ({self._rule(inner)})?"
         return self._wrapped(inner or None, may_be_empty=low == 0)
+
+    def _rule(self, body: str) -> str:
+        return self.lark.rule(body, self.layout.own, self.layout.same)
 
     def _repeated(self, array: Array, low: int, high: int | None) -> str | None:
         """The items behind the prefix, the first with a comma if there is a prefix."""

@@ -21,6 +21,8 @@ from structspec.grammars.lark_text import LarkText
 from structspec.grammars.regexes.lark import QUOTED_ANY
 
 _MAX_STATES = 4_000  # of a count of keys: beyond, the count is left to validation
+_MAX_COUNTED = 500  # keys: a chain of rules as long takes stack
+_MAX_CHAINED = 64  # keys, each a rule that names the next
 _MAX_ANY_ORDER = 64  # one bit for each key
 
 
@@ -39,12 +41,14 @@ class ObjectWriter:
             return self._any_order(plan)
         num_states = (len(plan.slots) + 1) * (_cap(plan) + 1)
         may_be_empty = plan.min_members == 0 and not any(slot.is_required for slot in plan.slots)
-        if _is_counted(plan) and num_states > _MAX_STATES:
+        if _is_counted(plan) and (num_states > _MAX_STATES or len(plan.slots) > _MAX_COUNTED):
             self.lose(Finding("#", "maxProperties", "too many keys to count"))
             plan = _uncounted(plan)
         elif not _is_counted(plan):
             plan = _uncounted(plan)
-        return self._wrapped(self._in_order(plan), may_be_empty=may_be_empty)
+        is_long = len(plan.slots) > _MAX_CHAINED and not _is_counted(plan)
+        inner = self._in_halves(plan) if is_long else self._in_order(plan)
+        return self._wrapped(inner, may_be_empty=may_be_empty)
 
     def _wrapped(self, inner: str | None, *, may_be_empty: bool) -> str:
         layout = self.layout
@@ -104,6 +108,34 @@ class ObjectWriter:
                 skipped = None if slot.is_required else after[count]
                 row.append(self._step(f"{comma} {item}" if count else item, rest, skipped))
         return row[0]
+
+    def _in_halves(self, plan: Plan) -> str:
+        """The same for many keys: rules for 2, 4, 8 ... keys in a row, since long chains of rules
+        take llguidance more stack than there is.
+
+        What follows a key is put together from the largest of them: of 7 keys, behind the first
+        those for 1, 2 and 4.
+        """
+        comma = self.layout.item_separator
+        items = [self._item(slot) for slot in plan.slots]
+        rows = [
+            [
+                f"{comma} {item}" if slot.is_required else f"({comma} {item})?"
+                for slot, item in zip(plan.slots, items, strict=True)
+            ]
+        ]
+        while len(rows[-1]) > 1:
+            pairs = zip(rows[-1][::2], rows[-1][1::2], strict=False)
+            rows.append([self._rule(f"{left} {right}") for left, right in pairs])
+        tail = self._tail(plan, 1) or ""
+        num_first = _num_leading_optional(plan.slots) + 1
+        bodies = [
+            f"{item} {_from(rows, index + 1, len(items))} {tail}"
+            for index, item in enumerate(items[:num_first])
+        ]
+        if num_first > len(items) and (only_free := self._tail(plan, 0)) is not None:
+            bodies.append(only_free)
+        return f"({' | '.join(bodies)})"
 
     def _step(self, item: str, rest: str | None, skipped: str | None) -> str | None:
         """With the key and what follows it, or without."""
@@ -178,6 +210,18 @@ def _is_counted(plan: Plan) -> bool:
     most = None if plan.cells else len(plan.slots)
     is_bound = plan.max_members is not None and (most is None or most > plan.max_members)
     return is_bound or plan.min_members > max(num_required, 1)
+
+
+def _from(rows: list[list[str]], start: int, end: int) -> str:
+    """The pieces from `start` on: `rows[n]` holds them by 2 ** n."""
+    found: list[str] = []
+    while start < end:
+        size = 0
+        while start % 2 ** (size + 1) == 0 and start + 2 ** (size + 1) <= end:
+            size += 1
+        found.append(rows[size][start // 2**size])
+        start += 2**size
+    return " ".join(found)
 
 
 def _num_leading_optional(slots: tuple[Slot, ...]) -> int:

@@ -314,3 +314,28 @@ def test_a_schema_that_nothing_satisfies_is_refused_rather_than_loosened(schema,
         with pytest.raises(GrammarError) as caught:
             backend("bytes", library).compile(JsonSchema(schema))
         assert (caught.value.pointer or "").startswith(pointer)
+
+
+@pytest.mark.parametrize("num_keys", [64, 65, 127, 128, 300])
+@pytest.mark.parametrize("closed", [True, False])
+def test_objects_of_many_keys_are_written_in_order_with_any_left_out(num_keys, closed):
+    required = {3, num_keys // 2}
+    schema = {
+        "type": "object",
+        "properties": {f"p{i}": {"type": "integer"} for i in range(num_keys)},
+        "required": [f"p{i}" for i in sorted(required)],
+    }
+    grammar = backend("bytes", "llguidance").compile(JsonSchema(schema, closed=closed))
+    for step in (1, 2, 7, 50):
+        keys = sorted(required | set(range(0, num_keys, step)))
+        value = {f"p{i}": i for i in keys}
+        assert accepts(grammar, value)
+        assert not accepts(grammar, {key: value[key] for key in reversed(value)})
+        assert not accepts(grammar, {key: i for key, i in value.items() if key != "p3"})
+        assert accepts(grammar, {**value, "other": 1}) != closed
+
+
+def test_more_items_by_place_than_the_library_has_stack_for_are_refused():
+    schema = {"type": "array", "prefixItems": [{"type": "integer"}] * 3000}
+    with pytest.raises(UnsupportedConstraint, match="up to 500 items"):
+        backend("bytes", "llguidance").compile(JsonSchema(schema))
