@@ -7,7 +7,7 @@ from itertools import takewhile
 from structspec.drafters.base import count_slots
 from structspec.drafters.habits import Habits, Spelling
 from structspec.drafters.lessons import Lessons
-from structspec.drafters.spelling import whole_characters
+from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, whole_characters
 from structspec.engine.batch import Batch, Draft
 from structspec.grammars.base import Matcher
 from structspec.request import Request
@@ -38,7 +38,8 @@ class ForcedDrafter:
         if limit <= 0 or request.matcher is None:
             return Spelling()
         text = forced_text(request.matcher, self._vocabulary, limit)
-        return self._habits.spell(text, request.output_token_ids, limit)
+        context = request.last_output_token_ids(NUM_CONTEXT_TOKENS)
+        return self._habits.spell(text, context, limit)
 
 
 def forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:

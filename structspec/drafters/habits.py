@@ -23,6 +23,7 @@ _LONGER = -1  # stands for every token that begins with the whole text and goes 
 _NUM_CONTEXT_TOKENS = 2  # what is forced behind `"paid" ":` differs from behind `"age" ":`
 _MAX_PLACES = 4096
 _DECAY = 0.8  # of older evidence with each new one: a habit is revised within a few tokens
+_FORGOTTEN = 0.01  # evidence of no more account
 _DOUBT = 1.5  # how often a canonical token counts as seen before it is given up everywhere
 
 
@@ -120,10 +121,13 @@ class Habits:
         if scores is None:
             if not is_new:
                 return
-            scores = self._scores[place] = {place.token_id: doubt}
-        for token_id in scores:
-            scores[token_id] *= _DECAY
-        scores[outcome] = scores.get(outcome, 0.0) + 1.0
+            scores = {place.token_id: doubt}
+        kept = {
+            token_id: score * _DECAY
+            for token_id, score in scores.items()
+            if score > _FORGOTTEN or token_id == place.token_id
+        }
+        self._scores[place] = {**kept, outcome: kept.get(outcome, 0.0) + 1.0}
         self._scores.move_to_end(place)
 
     def _bytes_of(self, token_id: int) -> bytes:

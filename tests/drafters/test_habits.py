@@ -10,7 +10,7 @@ from structspec.drafters.forced import ForcedDrafter
 from structspec.drafters.habits import Habits, Opening, Place
 from structspec.drafters.hybrid import HybridDrafter
 from tests.drafters.replay import replay
-from tests.drafters.toy import batch_of, start, words_vocabulary
+from tests.drafters.toy import batch_of, start, words_vocabulary, write
 
 WORDS = words_vocabulary('{"', "name", '":', " {", "ab", "bc", "abc", "cd", "abcd")
 OBJECT = ['{"name": 1', '{"name": 2']
@@ -134,6 +134,15 @@ def test_the_last_step_of_a_request_teaches_too():
     assert draft(drafter, OBJECT)[:2] == ["{", '"']
 
 
+def test_what_one_request_teaches_serves_the_others_from_the_next_step_on():
+    drafter = ForcedDrafter(WORDS)
+    first, second = (start(WORDS, OBJECT, request_id=index) for index in range(2))
+    drafter.propose(batch_of(first, second))
+    write(first, ids("{"))
+    drafted = drafter.propose(batch_of(first, second)).token_ids
+    assert [token_ids[:2] for token_ids in drafted] == [ids('"', "name"), ids("{", '"')]
+
+
 def test_only_the_latest_places_are_remembered(monkeypatch):
     monkeypatch.setattr(habits, "_MAX_PLACES", 4)
     drafter = ForcedDrafter(WORDS)
@@ -141,6 +150,15 @@ def test_only_the_latest_places_are_remembered(monkeypatch):
         see(drafter, [f"{before}: {{", f"{before}: 1"], ids(before, ":", " {"))
     left_out = [draft(drafter, [f"{c}: {{", f"{c}: 1"])[-1] == ":" for c in "uvwxyz"]
     assert left_out == [False, False, True, True, True, True]
+
+
+def test_of_one_place_only_the_latest_evidence_is_remembered():
+    vocabulary = words_vocabulary(*(f"a{c}{d}" for c in "bcdefgh" for d in "bcdefgh"))
+    known, merged = Habits(vocabulary), range(256, vocabulary.vocab_size - 1)
+    for token_id in merged:
+        data = vocabulary.token_bytes[token_id]
+        known.learn(Opening(Place((), ord("a"), is_last=False), data), token_id)
+    assert max(map(len, known._scores.values())) < len(merged) / 2
 
 
 ABC = st.text("abcd", min_size=1, max_size=8)
@@ -181,6 +199,24 @@ def test_whatever_was_learned_a_draft_spells_a_prefix_of_the_forced_text(data, s
             for token_id in output[: step.num_accepted + 1]:
                 assert matcher.accept(token_id)
             output = output[step.num_accepted + 1 :]
+
+
+@settings(deadline=None)
+@given(data=st.data(), slots=st.integers(1, 8))
+def test_whatever_was_learned_the_grammar_takes_every_hybrid_draft(data, slots):
+    drafter = HybridDrafter(WORDS, SpeculativeConfig())
+    for request_id in range(data.draw(st.integers(1, 5))):
+        texts = data.draw(st.lists(ABC, min_size=1, max_size=3))
+        output = [*data.draw(spellings(texts[0])), *WORDS.stop_token_ids]
+        request = start(WORDS, texts, prompt=texts[0], request_id=request_id)
+        matcher = start(WORDS, texts).matcher
+        for step in replay(drafter, request, output, slots):
+            assert len(step.token_ids) <= slots
+            assert all(map(matcher.accept, step.token_ids))
+            matcher.rollback(len(step.token_ids))
+            num_written = step.num_accepted + 1
+            assert all(map(matcher.accept, output[:num_written]))
+            output = output[num_written:]
 
 
 @settings(deadline=None)
