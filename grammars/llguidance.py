@@ -115,10 +115,17 @@ class LLGuidanceBackend:
         start = time.perf_counter()
         if is_long and len(jobs) > 1:
             bare = [replace(job, matcher=_unguarded(job.matcher)) for job in jobs]
+            guarded = [
+                (index, job, job.matcher)
+                for index, job in enumerate(jobs)
+                if isinstance(job.matcher, GuardedMatcher)
+            ]
+            before = [bitmask[_rows(job)].copy() for _, job, _ in guarded]
             counts = self._fill_in_parallel(bare, bitmask)
-            for index, job in enumerate(jobs):
-                if isinstance(job.matcher, GuardedMatcher):
-                    counts[index] = job.matcher.repair(job, counts[index], bitmask)
+            for (index, job, matcher), rows in zip(guarded, before, strict=True):
+                counts[index] = matcher.repair(job, counts[index], bitmask)
+                num_filled = 1 + counts[index]
+                bitmask[_rows(job)][num_filled:] = rows[num_filled:]
         else:
             counts = [fill_job(job, bitmask) for job in jobs]
         seconds = (time.perf_counter() - start) / max(1, num_rows)
@@ -205,6 +212,10 @@ class LLGuidanceGrammar:
             raise GrammarError(
                 "no text at all satisfies this constraint (does it recurse forever?)"
             )
+
+
+def _rows(job: FillJob) -> slice:
+    return slice(job.first_row, job.first_row + 1 + len(job.draft_token_ids))
 
 
 def _unguarded(matcher: Matcher) -> Matcher:

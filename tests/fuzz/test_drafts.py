@@ -108,3 +108,15 @@ def row_of(matcher: Matcher) -> np.ndarray:
     bitmask = allocate_bitmask(1, VOCABULARIES["pieces"]().vocab_size)
     matcher.fill(bitmask, 0)
     return bitmask[0]
+
+
+def test_rows_behind_a_key_that_comes_twice_are_left_alone():
+    text = b'{"a": 1, "a": 2}'
+    matchers = [filler(0.0).compile(JsonSchema({"type": "object"})).matcher() for _ in range(2)]
+    assert all(map(matchers[1].accept, text[:9]))
+    batch = [FillJob(matchers[0], 0, []), FillJob(matchers[1], 1, list(text[9:]))]
+    bitmask = allocate_bitmask(2 + len(text[9:]), VOCABULARIES["pieces"]().vocab_size)
+    bitmask[:] = 77
+    assert filler(0.0).fill_drafts(batch, bitmask) == [0, 2]  # `"a` and no further
+    assert (bitmask[4:] == 77).all()
+    assert not (bitmask[3] == 77).all()
