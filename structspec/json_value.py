@@ -18,6 +18,7 @@ from structspec.errors import GrammarError, OutputInvalid
 from structspec.grammars.formats import FORMATS, is_format
 from structspec.grammars.json_schema import drafts_of
 from structspec.json_patterns import compile_pattern, with_ecma_patterns
+from structspec.json_references import is_stack_end
 
 Path = tuple[Any, ...]  # keys and indexes from the root
 
@@ -87,7 +88,9 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
             errors = sorted(validator.iter_errors(value), key=lambda error: str(error.json_path))
         except Unresolvable as error:
             raise GrammarError(f"$ref {error.ref!r} leads nowhere in this schema") from None
-        except RecursionError:
+        except BaseException as error:
+            if not is_stack_end(error):
+                raise
             return ("#: the value is nested too deeply to be checked",)
         return tuple(_describe(error) for error in errors[:MAX_ERRORS])
 

@@ -102,3 +102,29 @@ def test_properties_count_as_evaluated_where_a_part_that_holds_names_them(
     assert (compile_validator(closed)(value) == ()) == is_valid
     stock = jsonschema.Draft202012Validator(closed)
     assert stock.is_valid(value) == is_valid
+
+
+CIRCLES: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
+    ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, [None], [1, "a"]),
+    ({"allOf": [{"$ref": "#"}, {"type": "null"}]}, [], [None, 1]),
+    ({"if": {"$ref": "#"}, "then": False, "else": {"type": "null"}}, [], [1]),
+    ({"anyOf": [{"type": "null"}, {"items": {"$ref": "#"}, "type": "array"}]},
+     [None, [None, [None]]], [1, [[1]]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "valid", "invalid"), CIRCLES, ids=label)
+def test_a_reference_back_to_itself_on_one_value_helps_nothing_and_ends(
+    schema: dict[str, Any], valid: list[Any], invalid: list[Any]
+) -> None:
+    violations = compile_validator(schema)
+    assert all(violations(value) == () for value in valid)
+    assert all(violations(value) != () for value in invalid)
+
+
+def test_a_value_too_deep_for_the_stack_is_a_violation_wherever_the_stack_ends() -> None:
+    value: Any = 1
+    for _ in range(900):
+        value = [value]
+    (violation,) = compile_validator({"items": {"$ref": "#"}})(value)
+    assert "too deeply" in violation
