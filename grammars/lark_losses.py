@@ -69,6 +69,10 @@ class _Places:
                     self.nullable.add(rule.name)
                 self.first[rule.name] |= first
                 self.last[rule.name] |= last
+        # behind a terminal it is not told yet which of the rules that begin so it belongs to
+        for following in set(map(frozenset, self.follow.values())):
+            for name in following:
+                self.rivals[name] |= following - {name}
 
     def _size(self) -> int:
         tables = (self.first, self.last, self.follow, self.rivals)

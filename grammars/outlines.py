@@ -30,10 +30,16 @@ from structspec.grammars.choice import check_choices
 from structspec.grammars.drafts import fill_job, fill_stop_row
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.probe import probe
-from structspec.grammars.regex import translate
+from structspec.grammars.regex import read_regex, translate
+from structspec.grammars.regexes import ranges
+from structspec.grammars.regexes.derive import transitions
+from structspec.grammars.regexes.syntax import NOTHING, alternatives
+from structspec.grammars.regexes.syntax import Regex as RegexTree
+from structspec.grammars.regexes.syntax import text as text_regex
 from structspec.vocabulary import Vocabulary
 
 _NUM_ROWS = 64  # rows kept for reuse per grammar
+_MAX_PAIRS = 20_000
 _BYTES = Vocabulary.bytes()
 
 
@@ -62,7 +68,9 @@ class OutlinesBackend:
         pattern = _pattern(constraint)
         reference = self._reference.compile(constraint)  # raises where the constraint is wrong
         try:
-            _check_whole(outlines_core.Index(pattern, self._byte_tokens), reference)
+            byte_index = outlines_core.Index(pattern, self._byte_tokens)
+            _check_whole(byte_index, reference)
+            _check_apart(byte_index, _regex(constraint))
             index = outlines_core.Index(pattern, self._tokens)
         except ValueError as error:
             if isinstance(error, UnsupportedConstraint):
@@ -194,6 +202,49 @@ def _pattern(constraint: Constraint) -> str:
     assert isinstance(constraint, Choice)
     choices = check_choices(constraint)
     return "|".join("".join(f"\\x{{{ord(c):x}}}" for c in choice) for choice in choices)
+
+
+def _regex(constraint: Constraint) -> RegexTree:
+    """The constraint as our own regex."""
+    if isinstance(constraint, Regex):
+        return read_regex(constraint.pattern)
+    assert isinstance(constraint, Choice)
+    return alternatives(*map(text_regex, check_choices(constraint)))
+
+
+def _check_apart(index: outlines_core.Index, regex: RegexTree) -> None:
+    """Raise UnsupportedConstraint where one state of the byte index stands for two of the regex.
+
+    `(a|ab)[ab]?` is read as if it could only match the first of two ways: `ab` leads where `aa`
+    does. So states are followed in pairs, by the ends of each class of characters.
+    """
+    start = (index.get_initial_state(), regex)
+    waiting, seen = [start], {start}
+    while waiting:
+        state, rest = waiting.pop()
+        is_apart = bool(index.is_final_state(state)) != rest.is_nullable
+        followers = transitions(rest)
+        others = ranges.invert(ranges.normalise(pair for pairs, _ in followers for pair in pairs))
+        for pairs, following in (*followers, (others, NOTHING)):
+            for end in {end for low, high in pairs for end in (low, high)}:
+                next_state = _after(index, state, chr(end).encode())
+                is_apart = is_apart or (next_state is None) != (following is NOTHING)
+                if next_state is not None and (next_state, following) not in seen:
+                    seen.add((next_state, following))
+                    waiting.append((next_state, following))
+        if is_apart or len(seen) > _MAX_PAIRS:
+            reason = "loses a part of it" if is_apart else "makes too many states of it"
+            raise UnsupportedConstraint(f"outlines-core {reason}; use backend 'llguidance'")
+
+
+def _after(index: outlines_core.Index, state: int, data: bytes) -> int | None:
+    """The state behind these bytes; None where they are not allowed."""
+    found: int | None = state
+    for byte in data:
+        if found is None:
+            return None
+        found = index.get_next_state(found, byte)
+    return found
 
 
 def _check_whole(index: outlines_core.Index, reference: CompiledGrammar) -> None:

@@ -89,3 +89,9 @@ def test_a_rule_that_is_nothing_but_a_count_of_itself_is_refused_before_xgrammar
     with pytest.raises(GrammarError, match="for ever") as caught:
         backend("bytes", "xgrammar").compile(Grammar(text))
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize("pattern", ["(?:a|ab)(?:[ab])?", "(a|ab)(b|ba)?", "(?:a|aé)(?:[aé])?"])
+def test_outlines_is_refused_where_it_reads_alternatives_as_the_first_that_fits(pattern):
+    with pytest.raises(UnsupportedConstraint, match="outlines-core loses"):
+        backend("bytes", "outlines").compile(Regex(pattern))
