@@ -66,4 +66,4 @@ def _character(code_point: int) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
     is_word = character.isalnum() or character == "_"
-    return re.escape(character) if " " <= character <= "~" and not is_word else character
+    return re.escape(character) if " " < character <= "~" and not is_word else character

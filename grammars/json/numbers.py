@@ -64,7 +64,25 @@ def simplified(number: Number) -> Number:
         return number
     first, last = -(-number.lower.value // step), number.upper.value // step
     values = tuple(value for n in range(first, last + 1) if number.has(value := n * step))
-    return Number(values=values, losses=number.losses) if values else number
+    return Number(values=values, losses=number.losses)
+
+
+def has_number(number: Number) -> bool:
+    """Whether there is any such number."""
+    if number.values is not None:
+        return bool(number.values)
+    step = number.multiple or (Fraction(1) if number.is_integer else None)
+    if step is None:
+        return True  # a range that is not empty holds numbers without end
+    if number.is_integer is False and step.denominator == 1:
+        return False
+    # of as many in a row as this, one is not excluded and of the right kind
+    num_tried = (len(number.excluded) + 3) * step.denominator
+    if number.lower is not None:
+        first = -(-number.lower.value // step)
+    else:
+        first = 0 if number.upper is None else number.upper.value // step - num_tried
+    return any(number.has((first + n) * step) for n in range(num_tried + 1))
 
 
 def json_schema_of(number: Number) -> str | None:

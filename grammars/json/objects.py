@@ -22,7 +22,7 @@ from structspec.grammars.regexes.lark import QUOTED_ANY
 
 _MAX_STATES = 4_000  # of a count of keys: beyond, the count is left to validation
 _MAX_COUNTED = 500  # keys: a chain of rules as long takes stack
-_MAX_CHAINED = 64  # keys, each a rule that names the next
+_MAX_CHAINED = 400  # keys, each a rule that names the next
 _MAX_ANY_ORDER = 64  # one bit for each key
 
 
@@ -176,7 +176,12 @@ class ObjectWriter:
         slots = sorted(plan.slots, key=lambda slot: not slot.is_required)
         num_required = sum(slot.is_required for slot in slots)
         if (plan.cells and _is_counted(plan)) or plan.min_members > len(slots):
-            self.lose(Finding("#", "minProperties", "free keys are not counted in any order"))
+            for keyword, is_there in (
+                ("minProperties", plan.min_members),
+                ("maxProperties", plan.max_members is not None),
+            ):
+                if is_there:
+                    self.lose(Finding("#", keyword, "free keys are not counted in any order"))
             plan = _uncounted(plan)
         done = [f"is_ones([0:{num_required}])"] if num_required else []
         done += [f"bit_count_ge(_, {plan.min_members})"] if plan.min_members else []

@@ -7,8 +7,18 @@ from dataclasses import dataclass, replace
 from structspec.errors import GrammarError
 from structspec.grammars.json.arrays import counted_goals
 from structspec.grammars.json.expand import Expander
+from structspec.grammars.json.numbers import has_number
 from structspec.grammars.json.plan import Plan, plan_object
-from structspec.grammars.json.shapes import Array, Goal, Object, Shape, bounded_array
+from structspec.grammars.json.shapes import (
+    Array,
+    Goal,
+    Number,
+    Object,
+    Shape,
+    String,
+    bounded_array,
+)
+from structspec.grammars.json.strings import has_text
 
 _MAX_GOALS = 20_000
 
@@ -57,14 +67,27 @@ def _reach(expander: Expander, root: Goal, *, closed: bool) -> dict[Goal, tuple[
             raise GrammarError(f"the schema unfolds to more than {_MAX_GOALS} parts", pointer="#")
         parts: list[Part] = []
         for shape in expander.shapes(goal):
-            part = (
-                plan_object(shape, expander, closed=closed) if isinstance(shape, Object) else shape
-            )
+            part = _part(shape, expander, closed=closed)
             if part is not None:
                 parts.append(part)
                 waiting += _goals(part)
         found[goal] = tuple(parts)
     return found
+
+
+def _part(shape: Shape, expander: Expander, *, closed: bool) -> Part | None:
+    """An object's plan, another shape as it is; None for what plainly has no value.
+
+    A terminal without texts would be found out only when the text has come to it.
+    """
+    match shape:
+        case Object():
+            return plan_object(shape, expander, closed=closed)
+        case Number() if not has_number(shape):
+            return None
+        case String() if not has_text(shape):
+            return None
+    return shape
 
 
 def _goals(part: Part) -> tuple[Goal, ...]:

@@ -132,9 +132,12 @@ class _Writer:
 
     def numbers(self, depth: int) -> dict[str, Any]:
         low, high = self._one(NUMBERS), self._one(NUMBERS)
-        kind = self._pick(5)
+        kind = self._pick(6)
         if kind == 4:
             return {"multipleOf": self._one(STEPS)}
+        if kind == 5:  # hardly anything, or nothing
+            step = {"multipleOf": self._one(STEPS)} if self._pick(2) else {"type": "integer"}
+            return {"minimum": low, "maximum": low + self._one((0.25, 0.5, 1, 2))} | step
         is_open = bool(self._pick(2))
         if not self.knows("6"):
             part = {"minimum": low, "maximum": high}
@@ -149,7 +152,8 @@ class _Writer:
         if kind == 0:
             return {"format": self._one(FORMATS)}
         if kind == 1:
-            return {"pattern": self._one(PATTERNS)}
+            length = {"minLength": self._pick(3)} if self._pick(3) == 0 else {}
+            return {"pattern": self._one(PATTERNS)} | length
         return self._bounds("Length", kind)
 
     def counts(self, depth: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec.constraint import JsonSchema
+from structspec.errors import GrammarError
 from tests.fuzz.judge import accepts, spelled
 from tests.grammars.cases import backend
 
@@ -106,3 +107,31 @@ def test_floats_that_are_not_whole_may_be_written_as_python_writes_them(value):
 @cache
 def compiled_once():
     return compiled(NOT_WHOLE)
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2},
+        {"type": "number", "multipleOf": 2, "exclusiveMinimum": 2, "exclusiveMaximum": 4},
+        {"type": "number", "multipleOf": 1, "not": {"type": "integer"}},
+        {"type": "integer", "minimum": 1, "maximum": 2, "not": {"enum": [1, 2]}},
+        {"type": "string", "pattern": "^a$", "minLength": 2},
+        {"type": "string", "pattern": "^a", "allOf": [{"pattern": "^b"}]},
+        {"type": "string", "format": "date", "maxLength": 2},
+        {"type": "array", "contains": {"type": "string", "pattern": "a^"}},
+    ],
+)
+def test_a_part_without_a_value_is_not_begun(nothing):
+    part = {"type": "object", "properties": {"a": nothing}, "required": ["a"]}
+    assert accepts(compiled({"anyOf": [part, {"type": "null"}]}), "null")
+    assert not compiled({"anyOf": [part, {"type": "null"}]}).matcher().accept(ord("{"))
+    with pytest.raises(GrammarError, match="no finite value"):
+        compiled(part)
+
+
+def test_an_optional_part_without_a_value_is_left_out():
+    nothing = {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2}
+    schema = {"type": "object", "properties": {"a": nothing, "b": {}}}
+    assert takes(schema, {"b": 1})
+    assert not accepts(compiled(schema), '{"a": 1}')
