@@ -20,6 +20,7 @@ from structspec import json_content
 from structspec.errors import UnsupportedConstraint
 from structspec.grammars.regexes.derive import matches
 from structspec.grammars.regexes.parse import parse_search
+from structspec.json_numbers import multiple_of
 from structspec.json_references import reference
 
 Errors = Iterator[ValidationError]
@@ -149,6 +150,7 @@ def _parts_in_place(
 
 KEYWORDS = {
     "$ref": reference,
+    "multipleOf": multiple_of,
     "pattern": pattern,
     "patternProperties": pattern_properties,
     "additionalProperties": additional_properties,

@@ -128,3 +128,19 @@ def test_a_value_too_deep_for_the_stack_is_a_violation_wherever_the_stack_ends()
         value = [value]
     (violation,) = compile_validator({"items": {"$ref": "#"}})(value)
     assert "too deeply" in violation
+
+
+@pytest.mark.parametrize(
+    ("step", "valid", "invalid"),
+    [
+        (0.1, [0.6, 0.3, 7, 1e20, -0.7], [0.65, 1e-7]),
+        (0.01, [19.99, 4.35, 1.1], [0.001]),
+        (3, [9, 9.0, 3e20, -6], [3.5, 1]),
+    ],
+)
+def test_multiples_are_those_of_the_numbers_as_written(
+    step: float, valid: list[float], invalid: list[float]
+) -> None:
+    violations = compile_validator({"multipleOf": step})
+    assert all(violations(value) == () for value in valid)
+    assert all(violations(value) != () for value in invalid)
