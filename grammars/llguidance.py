@@ -50,6 +50,20 @@ LIMITS = LLParserLimits(
 )
 _PLAIN, _GUARDED = b"0", b"1"  # what packed grammars start with
 _SPECIAL = b"\xff"  # begins every token that is no text, and no text
+# Tokens of one kind, which a mask admits or leaves as a whole where it can: letters and digits,
+# then what has no blanks (`\\S`), no line ends (`.`), and what a string holds without escapes.
+_BLANKS = r"\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}"
+_NO_BLANKS = rf'[^"\\\x00-\x20\x7F{_BLANKS}]'
+_NO_LINE_ENDS = r'[^"\\\x00-\x1F\x7F\x{2028}\x{2029}]'
+_SLICES = [
+    "[a-zA-Z0-9]{1,10}",
+    _NO_BLANKS + "{1,10}",
+    _NO_LINE_ENDS + "{1,10}",
+    _NO_LINE_ENDS + "{1,30}",
+    _NO_LINE_ENDS + "+",
+    r"[\x20\x0A\x0D\x09]+",
+    r'[^"\\\x00-\x1F\x7F]+',
+]
 _NUM_SPARES = 16  # matchers kept for reuse per grammar
 
 
@@ -383,4 +397,6 @@ class _TokenTable:
 
 
 def _make_tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
-    return LLTokenizer(_TokenTable(vocabulary), eos_token=list(vocabulary.stop_token_ids))
+    return LLTokenizer(
+        _TokenTable(vocabulary), eos_token=list(vocabulary.stop_token_ids), slices=_SLICES
+    )

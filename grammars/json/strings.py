@@ -14,9 +14,18 @@ from structspec.grammars.json.shapes import String
 from structspec.grammars.lark_text import LarkText
 from structspec.grammars.regexes.derive import is_empty
 from structspec.grammars.regexes.lark import FREE_CHARACTER, QUOTED_ANY, to_lark
-from structspec.grammars.regexes.syntax import ANY_CHARACTER, Regex, both, repeat
+from structspec.grammars.regexes.syntax import (
+    ANY_CHARACTER,
+    ANYTHING,
+    Regex,
+    both,
+    repeat,
+    sequence,
+)
+from structspec.grammars.regexes.syntax import parts as parts_of
 from structspec.grammars.regexes.syntax import text as text_regex
 
+_NOTHING = r"/[^\s\S]/"
 QUOTE = '"\\""'
 _SEVERAL_SPELLINGS = frozenset('"\\/').union(map(chr, range(32)))
 
@@ -47,10 +56,23 @@ def string_body(string: String, lark: LarkText) -> str:
         return literal_body("")
     if not string.regexes:
         return f"{QUOTE} {_repeated(lark.terminal(FREE_CHARACTER), string)} {QUOTE}"
-    parts = [to_lark(regex, quoted=True) for regex in string.regexes]
+    parts = [_content(regex, lark) for regex in string.regexes]
     if string.min_length or string.max_length is not None:
         parts.append(f"({_repeated(lark.terminal(QUOTED_ANY), string)})")
     return f"{QUOTE} ({' & '.join(parts)}) {QUOTE}"
+
+
+def _content(regex: Regex, lark: LarkText) -> str:
+    """The inside of the strings that a regex describes.
+
+    Of one that is only searched for, what follows is written as all byte strings, bound by what may
+    stand in a string: once found, the library then sees that everything goes, and a mask is quick.
+    """
+    items = list(parts_of(regex))
+    if len(items) < 3 or items[0] is not ANYTHING or items[-1] is not ANYTHING:
+        return to_lark(regex, quoted=True)
+    found = to_lark(sequence(*items[:-1]), quoted=True)
+    return f"({found} ~({_NOTHING})) & {lark.terminal(QUOTED_ANY)}*"
 
 
 def _repeated(character: str, string: String) -> str:
