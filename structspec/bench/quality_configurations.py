@@ -57,6 +57,7 @@ CONFIGURATIONS = (
     ),
     Configuration("no schema in prompt", instruction="none"),
     Configuration("JSON schema in prompt", instruction="schema"),
+    Configuration("free text, JSON schema in prompt", instruction="schema", is_free=True),
 )
 DEFAULT = CONFIGURATIONS[0]
 

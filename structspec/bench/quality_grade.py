@@ -18,6 +18,8 @@ from structspec.json_value import compile_validator
 _DATE_FORMATS = ("%Y-%m-%d", "%d %B %Y", "%B %d, %Y")
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 _LITERALS = re.compile(r"\b(true|false|null)\b")
+_SIGNS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},]', re.DOTALL)  # brackets, commas, whole strings
+_CLOSERS = {"{": "}", "[": "]"}
 _IN_PYTHON = {"true": "True", "false": "False", "null": "None"}
 _MISSING = object()
 
@@ -48,20 +50,40 @@ def grade(text: str, schema: Mapping[str, Any], answer: Mapping[str, Any]) -> Gr
 def read_leniently(text: str) -> Any:
     """The first object in a text as JSON or, where it is none, as a Python literal; else None.
 
-    So words and code fences around it, single quotes and trailing commas do no harm.
+    So words and code fences around it, single quotes and trailing commas do no harm, and of an
+    object that is cut off or breaks off in nonsense the members before that are read.
     """
     start = text.find("{")
     if start < 0:
         return None
+    body = text[start:]
     try:
-        return json.JSONDecoder(strict=False).raw_decode(text, start)[0]
+        return json.JSONDecoder(strict=False).raw_decode(body)[0]
     except json.JSONDecodeError:
-        body = text[start : text.rfind("}") + 1]
+        return _literal(body[: body.rfind("}") + 1]) or _literal(_closed(body))
+
+
+def _literal(text: str) -> Any:
+    """A dict literal, which may use single quotes and end in a comma; None where it is none."""
     try:
-        # a dict literal may use single quotes and end in a comma
-        return ast.literal_eval(_LITERALS.sub(lambda match: _IN_PYTHON[match[0]], body))
+        return ast.literal_eval(_LITERALS.sub(lambda match: _IN_PYTHON[match[0]], text))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
+
+
+def _closed(text: str) -> str:
+    """A broken object up to its last comma before it breaks, with what is open there closed."""
+    open_brackets: list[str] = []
+    closed = ""
+    for match in _SIGNS.finditer(text):
+        sign = match[0]
+        if sign in _CLOSERS:
+            open_brackets.append(_CLOSERS[sign])
+        elif sign == ",":
+            closed = text[: match.start()] + "".join(reversed(open_brackets))
+        elif sign in "]}" and (not open_brackets or open_brackets.pop() != sign):
+            break
+    return closed
 
 
 def _unwrapped(found: Any, schema: Mapping[str, Any]) -> Any:

@@ -96,7 +96,7 @@ def _measure(tasks: Sequence[ExtractionTask], outputs: Sequence[Output]) -> dict
         graded, num_tokens = grade(output.text, task.schema, task.answer), len(output.token_ids)
         row = (
             graded.accuracy,
-            float(graded.is_valid),
+            float(graded.is_valid and output.error is None),
             output.log_prob / num_tokens,
             output.log_prob,
             float(num_tokens),

@@ -17,14 +17,14 @@ from structspec.bench.quality_tasks import ExtractionTask
 from structspec.errors import InvalidRequest
 
 _HEADINGS = (
-    "right fields %",
+    "right %",
     "− default",
     "valid %",
-    "log p / token",
+    "log p/token",
     "log p",
     "− default",
     "tokens",
-    "tokens / step",
+    "tokens/step",
     "seconds",
 )
 
@@ -34,7 +34,7 @@ def quality_table(summaries: Mapping[str, Summary], num_tasks: int) -> Table:
     title = f"{num_tasks} tasks, means; differences to the default, task by task"
     table = Table("", title=title, box=SIMPLE_HEAD)
     for heading in _HEADINGS:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, summary in summaries.items():
         table.add_row(name, *_cells(summary, has_differences=name != DEFAULT.name))
     return table

@@ -140,6 +140,17 @@ def test_other_value_is_wrong_in_its_field_alone(change, wrong):
     assert graded.accuracy == pytest.approx(5 / 6)
 
 
+def test_members_before_the_break_are_read_of_a_broken_object():
+    whole = json.dumps(ANSWER)
+    cut = whole[: whole.index("2024")]  # within a date: name, price, is_new and colors are before
+    graded = grade(cut, SCHEMA, ANSWER)
+    assert graded.wrong == ("day", "maker.city")
+    assert read_leniently('{"a": [1, 2, 3') == {"a": [1, 2]}
+    assert read_leniently('{"a": {"b": ", }", "c": 2, "d') == {"a": {"b": ", }", "c": 2}}
+    assert read_leniently('{"a": 1, "b": 2}}, 3') == {"a": 1, "b": 2}
+    assert read_leniently('{"a": 1, "b": 2], "c": 3}') == {"a": 1}
+
+
 @pytest.mark.parametrize("text", ["", "none", "{", '{"name": "mug"', "{" * 5000])
 def test_what_holds_no_object_is_all_wrong_and_invalid(text):
     assert read_leniently(text) is None
