@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
-from llguidance import LLExecutor, LLMatcher, LLParserLimits, LLTokenizer
+from llguidance import LLExecutor, LLMatcher, LLParserLimits
 from llguidance.numpy import (
     fill_next_token_bitmask,
     fill_next_token_bitmask_par,
@@ -35,6 +35,7 @@ from structspec.grammars.form import Cfg, leaves
 from structspec.grammars.lark_text import with_forcing
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
+from structspec.grammars.llguidance_tokens import SPECIAL, make_tokenizer
 from structspec.grammars.placing import placed
 from structspec.grammars.unique_keys import GuardedMatcher
 from structspec.vocabulary import Vocabulary
@@ -49,21 +50,6 @@ LIMITS = LLParserLimits(
     verbose_errors=False,
 )
 _PLAIN, _GUARDED = b"0", b"1"  # what packed grammars start with
-_SPECIAL = b"\xff"  # begins every token that is no text, and no text
-# Tokens of one kind, which a mask admits or leaves as a whole where it can: letters and digits,
-# then what has no blanks (`\\S`), no line ends (`.`), and what a string holds without escapes.
-_BLANKS = r"\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}"
-_NO_BLANKS = rf'[^"\\\x00-\x20\x7F{_BLANKS}]'
-_NO_LINE_ENDS = r'[^"\\\x00-\x1F\x7F\x{2028}\x{2029}]'
-_SLICES = [
-    "[a-zA-Z0-9]{1,10}",
-    _NO_BLANKS + "{1,10}",
-    _NO_LINE_ENDS + "{1,10}",
-    _NO_LINE_ENDS + "{1,30}",
-    _NO_LINE_ENDS + "+",
-    r"[\x20\x0A\x0D\x09]+",
-    r'[^"\\\x00-\x1F\x7F]+',
-]
 _NUM_SPARES = 16  # matchers kept for reuse per grammar
 
 
@@ -73,7 +59,7 @@ class LLGuidanceBackend:
     def __init__(self, vocabulary: Vocabulary, *, parallel_above_s: float = 5e-4) -> None:
         """Steps whose rows are expected to take more than `parallel_above_s` use threads."""
         self.vocabulary = vocabulary
-        self.tokenizer = _make_tokenizer(vocabulary)
+        self.tokenizer = make_tokenizer(vocabulary)
         self._executor = LLExecutor(num_threads=os.cpu_count() or 1)
         self._parallel_above_s = parallel_above_s
         self._seconds_per_row = 0.0  # a running mean over recent steps
@@ -327,7 +313,7 @@ class LLGuidanceMatcher:
         if self._num_stops or self.library.is_accepting():
             return b""
         forced: bytes = self.library.compute_ff_bytes()
-        return forced.partition(_SPECIAL)[0][:limit]
+        return forced.partition(SPECIAL)[0][:limit]
 
     def tokens_to_end(self) -> int | None:
         """llguidance cannot know."""
@@ -374,29 +360,3 @@ class _Walk:
             if token_id in stops:
                 fill_stop_row(bitmask, row + num_valid, stops)
         return num_valid
-
-
-class _TokenTable:
-    """What LLTokenizer reads."""
-
-    is_tokenizer_wrapper = True
-    bos_token_id = None
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.eos_token_id = vocabulary.stop_token_ids[0]
-        self.special_token_ids = sorted(vocabulary.special_token_ids)
-        # ids without text need a name each; 0xFF, which no UTF-8 holds, keeps it out of all text
-        self.tokens = [
-            _SPECIAL + b"<%d>" % token_id if data is None else data
-            for token_id, data in enumerate(vocabulary.token_bytes)
-        ]
-        self._encode_text = vocabulary.encode_text
-
-    def __call__(self, text: str) -> list[int]:
-        return self._encode_text(text)
-
-
-def _make_tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
-    return LLTokenizer(
-        _TokenTable(vocabulary), eos_token=list(vocabulary.stop_token_ids), slices=_SLICES
-    )

@@ -156,7 +156,7 @@ def test_one_failing_prompt_of_a_batch_loses_nothing_of_the_others(llm: LLM):
 def test_truncated_carries_the_text_and_the_usage(llm: LLM):
     with pytest.raises(Truncated, match="before its JSON was complete") as caught:
         llm.generate(ADA, schema=Person, max_tokens=4)
-    assert caught.value.text.startswith('{"name": "')
+    assert caught.value.text.startswith('{"name"')
     assert caught.value.usage is not None and caught.value.usage.completion_tokens == 4
 
 
