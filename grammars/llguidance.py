@@ -37,7 +37,7 @@ from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.llguidance_tokens import SPECIAL, make_tokenizer
 from structspec.grammars.placing import placed
-from structspec.grammars.unique_keys import GuardedMatcher
+from structspec.grammars.unique_keys import GuardedMatcher, token_table
 from structspec.vocabulary import Vocabulary
 
 _NUM_PROBE_TOKENS = 1  # rules that never end are found before: this finds limits that trip
@@ -160,6 +160,8 @@ class LLGuidanceGrammar:
         self.num_bytes = 100_000 + 25 * len(lowered.grammar)
         self._grammar = lowered.grammar
         self._has_free_keys = lowered.has_free_keys
+        if lowered.has_free_keys:  # made here, where it keeps no step waiting
+            token_table(backend.vocabulary)
         self._markers = special_token_ids(lowered.grammar)
         if self._markers:  # the library finds no way from text to a special token without
             self._grammar = with_forcing(self._grammar)

@@ -13,7 +13,6 @@ import json
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -30,6 +29,7 @@ _OUTSIDE, _IN_KEY, _IN_STRING = range(3)
 _MANY_SPELLINGS = re.compile(rb'[^ -~]|["\\/]')  # characters that may be escaped
 _EVENTS = re.compile(rb'["{}[\],]'), re.compile(rb'["\\]')  # outside strings, and inside
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_TO_QUOTE = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL)
 _QUOTED = re.compile(rb'(?=("([^"]*)"))')
 _HIGHEST = b"\xff" * 8
 
@@ -123,32 +123,29 @@ class TokenTable:
         self.token_bytes = vocabulary.token_bytes
         self._sorted = [data for data, _ in texts]
         self._ids = np.array([token_id for _, token_id in texts], np.int64)
+        quoted = [(data, token_id) for data, token_id in texts if b'"' in data]
+        # tokens that may close a key: their ids, and what of it they hold, by id
+        self.closing = np.array([token_id for _, token_id in quoted], np.int64)
+        self.ends = {token_id: _before_quote(data) for data, token_id in quoted}
+        # tokens that hold a whole key, by key
+        self.holding: dict[bytes, list[int]] = {}
+        for data, token_id in quoted:
+            for match in _QUOTED.finditer(data):
+                self.holding.setdefault(match[2], []).append(token_id)
+        # tokens, very few, that may hold a key in another spelling, or two keys
+        self.intricate = tuple(token_id for data, token_id in quoted if _is_intricate(data))
 
     def starting_with(self, prefix: bytes) -> NDArray[np.int64]:  # [num_tokens]
         """Ids of the tokens that start so."""
         low = bisect_left(self._sorted, prefix)
         return self._ids[low : bisect_left(self._sorted, prefix + _HIGHEST, low)]
 
-    @cached_property
-    def closing(self) -> NDArray[np.int64]:  # [num_tokens]
-        """Ids of the tokens with a quote, which may close a key."""
-        return self._ids[[b'"' in data for data in self._sorted]]
 
-    @cached_property
-    def holding(self) -> dict[bytes, list[int]]:
-        """Ids of the tokens that hold a whole key, by key."""
-        found: dict[bytes, list[int]] = {}
-        for data, token_id in zip(self._sorted, self._ids.tolist(), strict=True):
-            if data.count(b'"') >= 2:
-                for match in _QUOTED.finditer(data):
-                    found.setdefault(match[2], []).append(token_id)
-        return found
-
-    @cached_property
-    def intricate(self) -> tuple[int, ...]:
-        """Ids of the tokens, very few, that may hold a key in another spelling, or two keys."""
-        ids: list[int] = self._ids[[_is_intricate(data) for data in self._sorted]].tolist()
-        return tuple(ids)
+def _before_quote(data: bytes) -> bytes:
+    """What stands before the first quote that no backslash escapes; all of it if there is none."""
+    match = _TO_QUOTE.match(data)
+    assert match is not None
+    return match[0]
 
 
 def _is_intricate(data: bytes) -> bool:
@@ -180,11 +177,18 @@ def repeats(row: NDArray[np.int32], place: Place, table: TokenTable) -> list[int
     for keys in place.keys:
         for key in keys or ():
             suspects.update(i for i in table.holding.get(key, ()) if _is_set(row, i))
-    for rival in place.rivals:
-        if b"\\" in place.key or _MANY_SPELLINGS.search(rival):
-            suspects.update(_allowed(row, table.closing))
-        elif rival.startswith(place.key):
-            found += _allowed(row, table.starting_with(rival[len(place.key) :] + b'"'))
+    rivals = place.rivals
+    if rivals and (b"\\" in place.key or any(map(_MANY_SPELLINGS.search, rivals))):
+        for token_id in _allowed(row, table.closing):
+            end = table.ends[token_id]
+            if place.is_escaped or b"\\" in end:
+                suspects.add(token_id)
+            elif decoded(place.key + end) in rivals:
+                found.append(token_id)
+    else:
+        for rival in rivals:
+            if rival.startswith(place.key):
+                found += _allowed(row, table.starting_with(rival[len(place.key) :] + b'"'))
     for token_id in suspects:
         data = table.token_bytes[token_id]
         if data is not None and place.after(data) is None:
