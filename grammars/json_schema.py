@@ -15,7 +15,7 @@ from jsonschema.exceptions import SchemaError
 
 from structspec.constraint import JsonSchema, JsonStyle, PropertyOrder, find_half_character
 from structspec.errors import GrammarError
-from structspec.grammars.keyword_values import looks_right
+from structspec.grammars.keyword_values import looks_right, wrong_in_every_draft
 
 Schema = dict[str, Any] | bool
 
@@ -163,6 +163,8 @@ def parse(constraint: JsonSchema) -> Document:
     if not isinstance(root, (dict, bool)):
         raise GrammarError("a schema is an object, true or false", pointer="#")
     _check_values(root)
+    if isinstance(root, dict) and not isinstance(root.get("$schema", ""), str):
+        raise GrammarError("$schema is the URI of a draft", pointer="#/$schema")
     document = Document(root)
     _check_keywords(document)
     if '"$ref"' in constraint.text:
@@ -175,9 +177,21 @@ def parse(constraint: JsonSchema) -> Document:
 def _check_keywords(document: Document) -> None:
     """Note every `$id` and anchor; raise GrammarError where a keyword has no value of its kind."""
     is_old = document.is_integer_spelled
-    if all([looks_right(schema, is_old_draft=is_old) for schema in _register(document)]):
+    doubtful = [
+        n for n in _register(document) if not looks_right(n.keywords(), is_old_draft=is_old)
+    ]
+    if not doubtful:
         return
     check_meta_schema(document.root)
+    root = document.root
+    if isinstance(root, dict) and "$schema" not in root:
+        # an older draft took it, which may only mean that it does not know the keyword
+        for node in doubtful:
+            if (keyword := wrong_in_every_draft(node.keywords())) is not None:
+                raise GrammarError(
+                    f"{keyword} cannot be {node.keywords()[keyword]!r}",
+                    pointer=f"{node.pointer}/{keyword}",
+                )
 
 
 def _check_settings(constraint: JsonSchema) -> None:
@@ -203,6 +217,8 @@ def _check_values(root: Schema) -> None:
             waiting += [(f"{pointer}/{index}", item) for index, item in enumerate(value)]
         elif isinstance(value, str):
             _check_text(value, pointer)
+        elif isinstance(value, float) and value != value:
+            raise GrammarError("NaN is not JSON", pointer=pointer)
         elif isinstance(value, int | float) and not -_MAX_NUMBER <= value <= _MAX_NUMBER:
             raise GrammarError(f"a number beyond {_MAX_NUMBER:g} cannot be held", pointer=pointer)
 
@@ -305,7 +321,7 @@ def base_of(node: Node) -> str:
     return urldefrag(urljoin(node.base_uri, identifier))[0]
 
 
-def _register(document: Document) -> Iterator[dict[str, Any]]:
+def _register(document: Document) -> Iterator[Node]:
     """Note every `$id` and anchor, on the way through all subschemas."""
     resources = document._resources
     root = document.root_node()
@@ -315,7 +331,7 @@ def _register(document: Document) -> Iterator[dict[str, Any]]:
         node = waiting.pop()
         if not isinstance(node.schema, dict):
             continue
-        yield node.schema
+        yield node
         if not _IDENTIFIERS.isdisjoint(node.schema):
             _register_node(resources, node)
         waiting += [*children(node), *definitions(node)]

@@ -89,6 +89,7 @@ KINDS: dict[str, _Check] = {
     "dependentRequired": _is_required_map,
 }
 # keywords in which drafts differ: older ones only know other forms of them
+_BOOLS_ONCE = ("exclusiveMinimum", "exclusiveMaximum")
 _NEW_FORMS = frozenset(("exclusiveMinimum", "exclusiveMaximum", "contains", "propertyNames"))
 
 
@@ -104,3 +105,15 @@ def looks_right(schema: dict[str, Any], *, is_old_draft: bool) -> bool:
         if check is not None and not check(value):
             return False
     return True
+
+
+def wrong_in_every_draft(schema: dict[str, Any]) -> str | None:
+    """The first keyword whose value no draft takes that knows it; None where there is none."""
+    for keyword, value in schema.items():
+        check = KINDS.get(keyword)
+        is_old_form = (keyword in _BOOLS_ONCE and isinstance(value, bool)) or (
+            keyword == "items" and _are_schemas(value)
+        )
+        if check is not None and not check(value) and not is_old_form and keyword != "required":
+            return keyword
+    return None

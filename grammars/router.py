@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Literal, get_args
 
-from structspec.constraint import Constraint, Grammar, JsonSchema, StructuralTag, Tools
+from structspec.constraint import Constraint, Grammar, StructuralTag, Tools
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Backend, BackendName, CompiledGrammar
 from structspec.grammars.composition import needs_xgrammar
@@ -19,11 +19,8 @@ LibraryName = Literal["llguidance", "xgrammar", "outlines", "lm-format-enforcer"
 def route(constraint: Constraint) -> tuple[LibraryName, str]:
     """The backend that "auto" means for this constraint, and a sentence on why."""
     reason = ""
-    match constraint:
-        case JsonSchema(style="pretty"):
-            reason = "of the backends only xgrammar writes indented JSON"
-        case Grammar() | StructuralTag() | Tools():
-            reason = needs_xgrammar(constraint)
+    if isinstance(constraint, (Grammar, StructuralTag, Tools)):
+        reason = needs_xgrammar(constraint)
     if reason:
         return "xgrammar", reason
     return "llguidance", "compiles in milliseconds and was never seen to let invalid output pass"

@@ -90,8 +90,13 @@ def _tool(entry: Any, pointer: str) -> _Tool:
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise GrammarError(f"{name!r} is no name for a tool", pointer=f"{pointer}/name")
+    for other in ("input_schema", "inputSchema"):
+        if other in entry:
+            raise GrammarError(
+                "arguments are described by 'parameters'", pointer=f"{pointer}/{other}"
+            )
     parameters = entry.get("parameters") or _NO_PARAMETERS
-    if not isinstance(parameters, dict):
+    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
         raise GrammarError("must be a schema of an object", pointer=f"{pointer}/parameters")
     return _Tool(name, {"type": "object", **parameters}, f"{pointer}/parameters")
 

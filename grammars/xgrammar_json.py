@@ -62,8 +62,7 @@ def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], 
         return _nothing, Report("xgrammar", refused=(Finding("#", "property_order", reason),))
     changes = close_objects(document) if constraint.closed else ()
     nodes = document.nodes()
-    # llguidance cannot write that style
-    advice = "use another style" if constraint.style == "pretty" else "use backend 'llguidance'"
+    advice = "use backend 'llguidance'"
     refused = tuple(finding for node in nodes for finding in _dangers(node, advice))
     approximated = tuple(finding for node in nodes for finding in _approximations(node))
     lost = {(f.pointer, f.keyword) for f in (*refused, *approximated)}

@@ -133,7 +133,7 @@ def _objects(node: Node, claims: Claims) -> Iterator[Shape]:
     for name, part in schema.get("properties", {}).items():
         goal = claims.goal(node.below(f"properties/{escape(name)}", part), False)
         if goal is not None:
-            yield Object({name: Member(goal, True)}, (Layer(),))
+            yield Object({name: Member(goal, True, is_foreign=True)}, (Layer(),))
     if schema.get("patternProperties"):
         yield Object(min_members=1, losses=_loss(node, "patternProperties"))
     if goal_of(node, "additionalProperties", claims, False) is not NOTHING:
@@ -144,7 +144,7 @@ def _objects(node: Node, claims: Claims) -> Iterator[Shape]:
 
 def without(name: str) -> Object:
     """Objects that lack a key."""
-    return Object({name: Member(NOTHING, False, False)}, (Layer(),))
+    return Object({name: Member(NOTHING, False, False, True)}, (Layer(),))
 
 
 def with_keys(names: tuple[str, ...]) -> Object:

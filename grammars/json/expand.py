@@ -31,6 +31,7 @@ from structspec.grammars.json_schema import Document, Node
 Shapes = tuple[Shape, ...]
 
 _MAX_ALTERNATIVES = 64  # of one goal: beyond, a combination is widened
+_MANY = 4
 _MAX_PAIRS = 1024  # meets of two lists of alternatives
 _MAX_PAIRS_IN_ALL = 6_000  # of one schema: a pair of large objects takes a tenth of a millisecond
 
@@ -112,7 +113,7 @@ class Expander:
         if left is ANY_SHAPES:
             return right
         num_pairs = len(left) * len(right)
-        self._num_pairs += num_pairs
+        self._num_pairs += num_pairs - max(len(left), len(right))
         if num_pairs <= _MAX_PAIRS and self._num_pairs <= _MAX_PAIRS_IN_ALL:
             met = meet_all(left, right)
             if len(met) <= _MAX_ALTERNATIVES or len(met) <= len(left):
@@ -151,11 +152,14 @@ class Expander:
             for index, part in enumerate(value)
         ]
 
-    def every(self, goals: Iterable[Goal], node: Node, keyword: str) -> Shapes:
-        """What meets all of them."""
-        shapes: Shapes = ANY_SHAPES
+    def every(
+        self, goals: Iterable[Goal], node: Node, keyword: str, shapes: Shapes = ANY_SHAPES
+    ) -> Shapes:
+        """Which of the shapes meet all of them."""
         for goal in goals:
             shapes = self.narrow(shapes, self.of(goal), node, keyword)
+            if len(shapes) > _MANY:  # of many combinations most contradict themselves
+                shapes = tuple(shape for shape in shapes if not self.is_empty(shape))
         return shapes
 
     def either(self, goals: Iterable[Goal]) -> Shapes:

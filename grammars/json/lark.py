@@ -108,6 +108,11 @@ class _Writer:
     _waiting: list[Goal] = field(default_factory=list)
     _scalars: dict[Goal, str | None] = field(default_factory=dict)
 
+    @property
+    def _is_lenient(self) -> bool:
+        """Whether every spelling that JSON Schema admits is to be taken."""
+        return not self.constraint.closed
+
     def start(self, root: Goal) -> str:
         """The name of the rule for the root."""
         name = self._deeper(root) + self.layout.start
@@ -159,16 +164,16 @@ class _Writer:
             case Number():
                 return self._number(part)
             case String():
-                return self.lark.terminal(string_body(part, self.lark))
+                return self.lark.terminal(string_body(part, self.lark, is_lenient=self._is_lenient))
             case Array():
                 return ArrayWriter(
                     self.lark, self.layout, self._item, self._choices, self.losses.add
                 ).write(part)
             case Plan():
                 is_any = self.constraint.property_order == "any"
-                return ObjectWriter(self.lark, self.layout, self.value, self.losses.add).write(
-                    part, any_order=is_any
-                )
+                return ObjectWriter(
+                    self.lark, self.layout, self.value, self.losses.add, self._is_lenient
+                ).write(part, any_order=is_any)
         raise AssertionError("a part of a kind that is not written")
 
     def _number(self, number: Number) -> str:
@@ -192,7 +197,10 @@ class _Writer:
                 case Boolean():
                     choices += (self.lark.terminal(_either([v])) for v in sorted(part.values))
                 case String() if part.values is not None:
-                    choices += (self.lark.terminal(literal_body(text)) for text in part.values)
+                    choices += (
+                        self.lark.terminal(literal_body(text, is_lenient=self._is_lenient))
+                        for text in part.values
+                    )
                 case Number() if part.values is not None:
                     choices += (self._number(Number(values=(value,))) for value in part.values)
                 case _:

@@ -53,6 +53,8 @@ def meeting(expander: Expander, node: Node) -> Shapes:
                 expander.narrow(shapes, own_shapes(node, expander), node, keyword),
                 True,
             )
+        elif keyword == "allOf":  # one after the other: most combinations contradict what is known
+            shapes = expander.every(expander.parts(node, keyword), node, keyword, shapes)
         elif keyword in _COMBINED:
             shapes = expander.narrow(shapes, _COMBINED[keyword](expander, node), node, keyword)
         elif keyword in UNHELD:
@@ -74,10 +76,6 @@ def reference(expander: Expander, node: Node, holds: bool = True) -> Shapes:
     target = expander.document.target(node)
     assert target is not None
     return expander.of(expander.goal(target, holds))
-
-
-def all_of(expander: Expander, node: Node) -> Shapes:
-    return expander.every(expander.parts(node, "allOf"), node, "allOf")
 
 
 def any_of(expander: Expander, node: Node) -> Shapes:
@@ -195,7 +193,6 @@ def demand(expander: Expander, node: Node, keyword: str, name: str, wanted: Any)
 
 _COMBINED: dict[str, Callable[[Expander, Node], Shapes]] = {
     "$ref": reference,
-    "allOf": all_of,
     "anyOf": any_of,
     "oneOf": one_of,
     "not": not_,

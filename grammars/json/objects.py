@@ -34,6 +34,7 @@ class ObjectWriter:
     layout: Layout
     value: Callable[[Goal], str]
     lose: Callable[[Finding], None]
+    is_lenient: bool
 
     def write(self, plan: Plan, *, any_order: bool) -> str:
         """The body of a rule for these objects."""
@@ -63,8 +64,9 @@ class ObjectWriter:
         The separator is a lexeme of its own, as behind free keys: the longest lexeme wins, and a
         key with its separator would win over the same key as a free one in another alternative.
         """
-        key = literal_body(slot.name)
-        key = key if is_spelled_in_one_way(slot.name) else self.lark.terminal(key)
+        key = literal_body(slot.name, is_lenient=self.is_lenient)
+        if self.is_lenient and not is_spelled_in_one_way(slot.name):
+            key = self.lark.terminal(key)
         return f"{key} {self.layout.key_separator} {self.value(slot.goal)}"
 
     def _free(self, plan: Plan) -> str | None:

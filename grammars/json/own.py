@@ -56,6 +56,7 @@ OBJECT_KEYWORDS = (
 )
 _CONTENT_KEYWORDS = ("contentEncoding", "contentMediaType")
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_MAX_COUNT = 2**31
 OWN_KEYWORDS = frozenset(
     (
         "type",
@@ -158,7 +159,7 @@ def pattern_regex(pattern: str, pointer: str) -> Regex | Finding:
 
 def _string(node: Node) -> String | None:
     schema = node.keywords()
-    low, high = int(schema.get("minLength", 0)), _whole(schema.get("maxLength"))
+    low, high = _least(node, "minLength"), _whole(schema.get("maxLength"))
     if high is not None and low > high:
         return None
     regexes: list[Regex] = []
@@ -180,7 +181,16 @@ def _string(node: Node) -> String | None:
 
 
 def _whole(value: Any) -> int | None:
-    return None if value is None else int(value)
+    """An upper bound; None where there is none, or none that a text could reach."""
+    return None if value is None or value >= _MAX_COUNT else int(value)
+
+
+def _least(node: Node, keyword: str) -> int:
+    """A lower bound; GrammarError for one that no text could reach."""
+    value = int(node.keywords().get(keyword, 0))
+    if value >= _MAX_COUNT:
+        raise GrammarError("no text is as long as that", pointer=f"{node.pointer}/{keyword}")
+    return value
 
 
 # Arrays
@@ -221,7 +231,7 @@ def _array(node: Node, claims: Claims) -> Array | None:
         Array(
             prefix,
             rest,
-            int(schema.get("minItems", 0)),
+            _least(node, "minItems"),
             _whole(schema.get("maxItems")),
             contains,
             (node.pointer,) if schema.get("uniqueItems") is True else (),
@@ -247,7 +257,7 @@ def _object(node: Node, claims: Claims) -> Object | None:
             members[name] = Member(layer.goal_for(name), True, bool(schema.get("properties")))
     if any(member.goal is None and member.is_required for member in members.values()):
         return None
-    low, high = int(schema.get("minProperties", 0)), _whole(schema.get("maxProperties"))
+    low, high = _least(node, "minProperties"), _whole(schema.get("maxProperties"))
     if high is not None and low > high:
         return None
     evaluated = Evaluated(
@@ -277,5 +287,7 @@ def _layer(node: Node, claims: Claims) -> tuple[Layer, Losses]:
         rest = ANYTHING
         losses.append(Finding(node.pointer, "additionalProperties", "beside such a pattern"))
     names = goal_of(node, "propertyNames", claims)
-    is_silent = not {"additionalProperties", "patternProperties", "propertyNames"} & schema.keys()
-    return Layer(tuple(patterns), rest, names, is_silent, node.pointer), frozenset(losses)
+    is_silent = "additionalProperties" not in schema
+    declares = "properties" in schema
+    layer = Layer(tuple(patterns), rest, names, is_silent, declares, node.pointer)
+    return layer, frozenset(losses)

@@ -51,33 +51,40 @@ class Plan:
 
 
 def plan_object(shape: Object, expander: Expander, *, closed: bool) -> Plan | None:
-    """The plan; None where no object can be written."""
+    """The plan; None where no object can be written.
+
+    Closed, an object that is silent about other keys has only those that it declares or that match
+    a pattern of its own: none that is only spoken of where some other description is broken.
+    """
     losses = set(shape.losses)
     names, name_losses = _names_regex(shape.layers, expander)
     losses |= name_losses
+    is_closed = closed and _is_closing(shape)
     slots: list[Slot] = []
     for name, member in shape.members.items():
         is_possible = member.goal is not None and (names is None or matches(names, name))
-        if is_possible:
+        if is_possible and not (is_closed and member.is_foreign):
             slots.append(Slot(name, member.goal, member.is_required))
         elif member.is_required:
             return None
     num_required = sum(slot.is_required for slot in slots)
     if shape.max_members is not None and num_required > shape.max_members:
         return None
-    is_silent = all(layer.is_silent for layer in shape.layers)
-    declares = any(member.is_declared for member in shape.members.values())
-    is_closed = closed and is_silent and declares
-    cells = () if is_closed else _cells(shape, names, losses)
     return Plan(
         tuple(slots),
-        cells,
+        _cells(shape, names, losses, closed=is_closed),
         tuple(shape.members),
         shape.min_members,
         shape.max_members,
         frozenset(losses),
         is_closed,
     )
+
+
+def _is_closing(shape: Object) -> bool:
+    """Whether it declares keys, or patterns of keys, and says nothing of the others."""
+    declares = any(layer.declares or layer.patterns for layer in shape.layers)
+    return declares and all(layer.is_silent for layer in shape.layers)
 
 
 def _names_regex(
@@ -106,13 +113,17 @@ def _string_regex(shape: String) -> Regex:
     return syntax.both(length, *shape.regexes)
 
 
-def _cells(shape: Object, names: Regex | None, losses: set[Finding]) -> tuple[Cell, ...]:
+def _cells(
+    shape: Object, names: Regex | None, losses: set[Finding], *, closed: bool
+) -> tuple[Cell, ...]:
     """Free keys by which patterns they match; kinds without keys or values are left out."""
     patterns = list(dict.fromkeys(r for layer in shape.layers for r, _ in layer.patterns))
     combinations = _combinations(patterns)
     if combinations is None:
         losses |= _findings(shape.layers, "too many patterns overlap")
         return (Cell(names, ANYTHING),)
+    if closed and not patterns:
+        return ()
     if not patterns and names is None:
         goal = _goal_of(shape.layers, {})
         return () if goal is None else (Cell(None, goal),)
@@ -120,7 +131,7 @@ def _cells(shape: Object, names: Regex | None, losses: set[Finding]) -> tuple[Ce
     cells: list[Cell] = []
     for signs in combinations:
         goal = _goal_of(shape.layers, dict(zip(patterns, signs, strict=True)))
-        if goal is None:
+        if goal is None or (closed and not any(signs)):
             continue
         pairs = zip(patterns, signs, strict=True)
         parts = [pattern if sign else syntax.complement(pattern) for pattern, sign in pairs]

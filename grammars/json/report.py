@@ -17,7 +17,7 @@ from structspec.grammars.json.own import (
 from structspec.grammars.json.plan import Plan
 from structspec.grammars.json.productive import Productive
 from structspec.grammars.json_schema import Document, Node
-from structspec.grammars.keywords import findings
+from structspec.grammars.keywords import ANNOTATIONS, CONSTRAINTS, findings
 
 _TYPED = {*STRING_KEYWORDS, *NUMBER_KEYWORDS, *ARRAY_KEYWORDS, *OBJECT_KEYWORDS}
 
@@ -56,6 +56,8 @@ def _closed(productive: Productive) -> Iterator[str]:
 def _rewrites(nodes: list[Node]) -> Iterator[str]:
     for node in nodes:
         schema = node.keywords()
+        for keyword in schema.keys() - CONSTRAINTS - ANNOTATIONS:
+            yield f"{node.pointer}: {keyword!r} is no keyword of JSON Schema, so it says nothing"
         if "allOf" in schema:
             yield f"{node.pointer}: allOf merged into one description"
         if "$ref" in schema and _TYPED & schema.keys():

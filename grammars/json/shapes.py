@@ -141,19 +141,21 @@ class Member:
     goal: Goal
     is_required: bool = False
     is_declared: bool = True  # stands beside `properties`, which gives it its place in the order
+    is_foreign: bool = False  # only spoken of where a subschema is broken: a closed object has none
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """What one subschema says of keys that are not spelled out.
 
-    `is_silent`: it says nothing, so that closing may forbid them.
+    `is_silent`: it says nothing of those that match no pattern, so that closing may forbid them.
     """
 
     patterns: tuple[tuple[Regex, Goal], ...] = ()
     rest: Goal = ANYTHING
     names: Goal = ANYTHING
     is_silent: bool = True
+    declares: bool = False  # whether it has `properties`, if only an empty one
     pointer: str = "#"
 
     def goal_for(self, name: str) -> Goal:
@@ -373,7 +375,12 @@ def _meet_objects(one: Object, other: Object, losses: Losses) -> Object | None:
         is_required = any(member.is_required for member in known)
         if goal is None and is_required:
             return None
-        members[name] = Member(goal, is_required, any(member.is_declared for member in known))
+        members[name] = Member(
+            goal,
+            is_required,
+            any(member.is_declared for member in known),
+            all(member.is_foreign for member in known),
+        )
     low = max(one.min_members, other.min_members)
     high = smaller(one.max_members, other.max_members)
     if high is not None and low > high:

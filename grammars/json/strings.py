@@ -2,7 +2,8 @@ r"""JSON strings as Lark terminals.
 
 One spelling convention makes quoting commute with `&` and `~` (see `regexes/lark.py`); strings
 without patterns may besides escape printable ASCII. A literal has the spelling `json.dumps`
-gives it, and where it holds more than ASCII (or a DEL) each such character also as an escape.
+gives it; to the letter of JSON Schema (`closed=False`) also the one with escapes for what is no
+ASCII.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ def _has_match(regex: Regex) -> bool:
     return is_empty(regex) is not True
 
 
-def string_body(string: String, lark: LarkText) -> str:
+def string_body(string: String, lark: LarkText, *, is_lenient: bool) -> str:
     """The body of a Lark terminal for these strings, quotes included."""
     if string.values is not None:
-        return " | ".join(literal_body(text) for text in string.values)
+        return " | ".join(literal_body(text, is_lenient=is_lenient) for text in string.values)
     if string.max_length == 0:
-        return literal_body("")
+        return literal_body("", is_lenient=is_lenient)
     if not string.regexes:
         return f"{QUOTE} {_repeated(lark.terminal(FREE_CHARACTER), string)} {QUOTE}"
     parts = [_content(regex, lark) for regex in string.regexes]
@@ -87,17 +88,21 @@ def regex_body(regex: Regex) -> str:
     return f"{QUOTE} {to_lark(regex, quoted=True)} {QUOTE}"
 
 
-def literal_body(text: str) -> str:
-    """The body of a terminal for one string, quotes included."""
-    if is_spelled_in_one_way(text):
-        return json.dumps(json.dumps(text))
-    return regex_body(text_regex(text))
+def literal_body(text: str, *, is_lenient: bool) -> str:
+    """The body of a terminal for one string, quotes included.
+
+    Lenient, in both spellings of `json.dumps`; else in the one without escapes for what is no
+    ASCII, so that all of it is forced.
+    """
+    if is_lenient and not is_spelled_in_one_way(text):
+        return regex_body(text_regex(text))
+    return json.dumps(json.dumps(text, ensure_ascii=False), ensure_ascii=False)
 
 
 def every_spelling(text: str) -> str:
     """The same with the spellings that `json.dumps` never gives it, such as an escaped `/`."""
     if is_spelled_in_one_way(text) and _SEVERAL_SPELLINGS.isdisjoint(text):
-        return literal_body(text)
+        return literal_body(text, is_lenient=True)
     return regex_body(text_regex(text))
 
 
