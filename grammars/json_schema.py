@@ -15,7 +15,7 @@ from jsonschema.exceptions import SchemaError
 
 from structspec.constraint import JsonSchema, JsonStyle, PropertyOrder, find_half_character
 from structspec.errors import GrammarError
-from structspec.grammars.keyword_values import looks_right, wrong_in_every_draft
+from structspec.grammars.keyword_values import TYPES, looks_right, wrong_in_every_draft
 
 Schema = dict[str, Any] | bool
 
@@ -252,7 +252,14 @@ def check_meta_schema(root: Schema) -> None:
     assert first is not None
     where = "#" + "".join(f"/{escape(str(part))}" for part in first.absolute_path)
     draft_name = f" (by {named})" if len(drafts) == 1 and named else ""
-    raise GrammarError(f"{first.message}{draft_name}", pointer=where) from None
+    raise GrammarError(f"{_flaw(first)}{draft_name}", pointer=where) from None
+
+
+def _flaw(error: SchemaError) -> str:
+    """What the meta-schema says, in words where its own would be a list of schemas."""
+    if error.validator == "anyOf" and error.absolute_path and error.absolute_path[-1] == "type":
+        return f"{error.instance!r} is not a type; use one of {', '.join(sorted(TYPES))}"
+    return str(error.message)
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-_TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _Check = Callable[[Any], bool]
 
 
@@ -51,8 +51,8 @@ def _are_names(value: Any) -> bool:
 
 def _is_type(value: Any) -> bool:
     if isinstance(value, list):
-        return bool(value) and all(map(_is_text, value)) and _TYPES.issuperset(value)
-    return isinstance(value, str) and value in _TYPES
+        return bool(value) and all(map(_is_text, value)) and TYPES.issuperset(value)
+    return isinstance(value, str) and value in TYPES
 
 
 def _is_enum(value: Any) -> bool:

@@ -72,7 +72,8 @@ def grammar_error(message: str) -> GrammarError:
     """llguidance's words about a bad grammar, with their line and column."""
     first = message.split("<non-verbose/>")[0].strip()
     if first.startswith("panic:"):
-        return UnsupportedConstraint("the constraint makes a larger grammar than llguidance takes")
+        message = "the constraint makes a larger grammar than llguidance takes; split it"
+        return UnsupportedConstraint(message)
     if match := _PLACE.match(first):
         text = match[3].split("error: ")[-1].split("\n")[0]
         return GrammarError(text.strip(), line=int(match[1]), column=int(match[2]))

@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import Future
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 from structspec.compile_cache import DiskCache, MemoryCache
 from structspec.compile_key import constraint_digest, digest_of
@@ -141,6 +141,12 @@ class GrammarCompiler:
     ) -> CompiledGrammar:
         """Compile without blocking the event loop; raises what the future of `submit` would."""
         return await asyncio.wrap_future(self.submit(constraint, backend))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Give up what has not begun, end the processes and the idle threads; idempotent."""

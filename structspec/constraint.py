@@ -168,4 +168,5 @@ def _canonical(value: Any, what: str) -> str:
     except RecursionError:
         raise GrammarError(TOO_DEEP) from None
     except (TypeError, ValueError) as error:
-        raise GrammarError(f"{what} cannot be written as JSON: {error}") from None
+        advice = "; pass its model_json_schema()" if hasattr(value, "model_json_schema") else ""
+        raise GrammarError(f"{what} cannot be written as JSON: {error}{advice}") from None

@@ -304,3 +304,10 @@ def test_compile_awaits_and_raises_like_the_future():
 def test_a_constraint_that_is_not_made_of_text_fails_through_the_future(constraint):
     with pytest.raises(GrammarError):
         make().submit(constraint).result(30)
+
+
+def test_a_compiler_closes_at_the_end_of_its_block():
+    with GrammarCompiler(Vocabulary.bytes()) as compiler:
+        assert compiler.submit(Choice(("a",))).result().report.exact
+    with pytest.raises(Cancelled):
+        compiler.submit(Choice(("b",))).result()

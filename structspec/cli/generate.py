@@ -85,10 +85,12 @@ def read_arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 def load_schema(text: str) -> Any:
     """A schema from a file, from JSON text, or a Python type from `package.module:Name`."""
-    if text.lstrip().startswith("{"):
+    if not text.strip():
+        raise InvalidRequest("the schema is empty; give a file, JSON text or package.module:Name")
+    if text.lstrip().startswith("{") or text in ("true", "false"):
         return text
     module, colon, name = text.partition(":")
-    if colon and not Path(text).exists():
+    if module and colon and not Path(text).exists():
         return load_type(module, name)
     if not Path(text).exists() and re.fullmatch(r"[\w.]+\.[A-Z]\w*", text):
         module, _, name = text.rpartition(".")
@@ -116,7 +118,7 @@ def load_type(module_name: str, name: str) -> Any:
 def read_text(path: str | Path) -> str:
     """A file's text; InvalidRequest where there is none."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")  # as Windows editors write it, too
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidRequest(f"cannot read {path}: {reason}") from error

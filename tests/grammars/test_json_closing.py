@@ -96,3 +96,18 @@ def test_text_beyond_ascii_is_forced_in_closed_objects():
     matcher = backend("bytes", "llguidance").compile(JsonSchema(schema)).matcher()
     assert all(map(matcher.accept, b'{"'))
     assert matcher.forced(100).startswith("straße".encode())
+
+
+def test_a_type_there_is_none_of_is_named_with_those_there_are():
+    with pytest.raises(GrammarError, match="'int' is not a type; use one of array, boolean"):
+        backend("bytes", "llguidance").compile(JsonSchema({"type": "int"}))
+
+
+def test_a_class_in_place_of_its_schema_is_told_from_other_values():
+    class Model:
+        @classmethod
+        def model_json_schema(cls) -> dict[str, object]:
+            return {}
+
+    with pytest.raises(GrammarError, match="model_json_schema"):
+        backend("bytes", "llguidance").compile(JsonSchema(Model))
