@@ -97,9 +97,10 @@ def broken_keywords(schema: Schema) -> Callable[[Any], set[str] | None]:
             return None
         while waiting:
             error = waiting.pop()
-            found |= {"", *map(str, error.absolute_schema_path)}  # "": of `false`, which has none
+            path = {"", *map(str, error.absolute_schema_path)}  # "": of `false`, which has none
             is_vague = error.validator is None or "$ref" in _words(error.schema)
-            found |= set(_words(schema if is_vague else error.schema))
+            is_vague = is_vague or not path.isdisjoint(("then", "else"))  # of what `if` says
+            found |= path.union(_words(schema if is_vague else error.schema))
             waiting += error.context
         return found
 
