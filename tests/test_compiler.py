@@ -246,7 +246,7 @@ def test_what_is_no_constraint_is_refused_at_once(constraint):
     ("constraint", "library"),
     [
         (JsonSchema({"type": "integer"}), "llguidance"),
-        (JsonSchema({"type": "integer"}, style="pretty"), "xgrammar"),
+        (JsonSchema({"type": "integer"}, style="pretty"), "llguidance"),
         (Regex("a"), "llguidance"),
         (Choice(("a",)), "llguidance"),
         (Grammar('start: "a"'), "llguidance"),

@@ -96,7 +96,10 @@ def literal_body(text: str, *, is_lenient: bool) -> str:
     """
     if is_lenient and not is_spelled_in_one_way(text):
         return regex_body(text_regex(text))
-    return json.dumps(json.dumps(text, ensure_ascii=False), ensure_ascii=False)
+    # a DEL may not stand in Lark as it is
+    return json.dumps(json.dumps(text, ensure_ascii=False), ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )
 
 
 def every_spelling(text: str) -> str:
