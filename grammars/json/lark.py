@@ -202,7 +202,9 @@ class _Writer:
                         for text in part.values
                     )
                 case Number() if part.values is not None:
-                    choices += (self._number(Number(values=(value,))) for value in part.values)
+                    choices += (
+                        self._number(Number(part.is_integer, values=(v,))) for v in part.values
+                    )
                 case _:
                     return None
             self.losses |= part.losses

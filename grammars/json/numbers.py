@@ -29,6 +29,7 @@ _FINITE = (
     r"|-?1(\.([0-6][0-9]*|7[0-8]?|7[0-8][0-9]+|7976931348623157))?[eE]\+?0*308"
 )
 _MAX_MULTIPLE, _MAX_PLACES = 10_000, 10**9  # remainders are states: 10,000 take 50 ms
+_MAX_LIMIT = 10**17  # llguidance has no regex for ranges that end much beyond
 _MAX_LISTED = 256  # multiples in a range are listed up to so many
 _MANTISSA = r"[1-9](\.[0-9]+)?[eE]"
 
@@ -64,7 +65,7 @@ def simplified(number: Number) -> Number:
         return number
     first, last = -(-number.lower.value // step), number.upper.value // step
     values = tuple(value for n in range(first, last + 1) if number.has(value := n * step))
-    return Number(values=values, losses=number.losses)
+    return Number(number.is_integer, values=values, losses=number.losses)
 
 
 def has_number(number: Number) -> bool:
@@ -91,6 +92,8 @@ def json_schema_of(number: Number) -> str | None:
     if step is None or number.excluded or number.is_integer is False:
         return None
     if step.numerator > _MAX_MULTIPLE or step.denominator > _MAX_PLACES:
+        return None
+    if any(limit and abs(limit.value) > _MAX_LIMIT for limit in (number.lower, number.upper)):
         return None
     schema: dict[str, object] = {"type": "integer" if number.is_integer else "number"}
     for limit, closed, opened in (

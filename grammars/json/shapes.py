@@ -271,7 +271,7 @@ def _meet_numbers(one: Number, other: Number, losses: Losses) -> Number | None:
     if lists:
         shared = set(lists[-1])
         kept = tuple(value for value in lists[0] if value in shared and met.has(value))
-        return Number(values=kept, losses=losses) if kept else None
+        return Number(met.is_integer, values=kept, losses=losses) if kept else None
     if met.lower and met.upper:
         low, high = met.lower, met.upper
         is_point = low.value == high.value
@@ -279,7 +279,8 @@ def _meet_numbers(one: Number, other: Number, losses: Losses) -> Number | None:
             return None
         if is_point:
             value = low.value
-            return Number(values=(value,), losses=losses) if met.has(value) else None
+            is_there = met.has(value)
+            return Number(met.is_integer, values=(value,), losses=losses) if is_there else None
     return met
 
 

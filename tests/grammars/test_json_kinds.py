@@ -135,3 +135,19 @@ def test_an_optional_part_without_a_value_is_left_out():
     schema = {"type": "object", "properties": {"a": nothing, "b": {}}}
     assert takes(schema, {"b": 1})
     assert not accepts(compiled(schema), '{"a": 1}')
+
+
+@pytest.mark.parametrize("fixed", [{"enum": [1, 2.5]}, {"minimum": 1, "maximum": 1}])
+def test_a_listed_integer_is_spelled_as_one_where_the_draft_asks_for_it(fixed):
+    old = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", **fixed}
+    assert accepts(compiled(old), "1")
+    assert not accepts(compiled(old), "1.0")
+    assert accepts(compiled({"type": "integer", **fixed}), "1.0")
+
+
+@pytest.mark.parametrize("limit", [1e17, 1e18, 1e20, 1e300])
+def test_multiples_within_limits_beyond_the_library_are_reported(limit):
+    schema = {"type": "number", "multipleOf": 0.5, "minimum": -limit, "maximum": limit}
+    assert takes(schema, 2.5)
+    report = compiled(schema).report
+    assert report.exact or {f.keyword for f in report.approximated} == {"multipleOf"}
