@@ -278,9 +278,8 @@ def _meet_numbers(one: Number, other: Number, losses: Losses) -> Number | None:
         if low.value > high.value or (is_point and (low.is_open or high.is_open)):
             return None
         if is_point:
-            value = low.value
-            is_there = met.has(value)
-            return Number(met.is_integer, values=(value,), losses=losses) if is_there else None
+            is_there = met.has(low.value)
+            return Number(met.is_integer, values=(low.value,), losses=losses) if is_there else None
     return met
 
 
