@@ -68,3 +68,10 @@ def literal(text: str) -> str:
     """Text as it stands, in a rule or a terminal body; must not be empty."""
     assert text
     return json.dumps(text, ensure_ascii=False)
+
+
+def times(low: int, high: int | None) -> str:
+    """How often what stands before may come; None is without an end."""
+    if high is not None:
+        return f"{{{low},{high}}}"
+    return f"{{{low},}}" if low else "*"

@@ -9,7 +9,7 @@ from structspec.errors import UnsupportedConstraint
 from structspec.grammars.base import Finding
 from structspec.grammars.json.layout import Layout
 from structspec.grammars.json.shapes import ANYTHING, Array, Goal, both
-from structspec.grammars.lark_text import LarkText
+from structspec.grammars.lark_text import LarkText, times
 
 _MAX_STATES = 800  # of a count of items: beyond, `contains` is left to validation
 _MAX_PLACES = 500  # each a rule inside the one before, which takes stack
@@ -106,8 +106,8 @@ class ArrayWriter:
             return None
         comma = self.layout.item_separator
         if array.prefix:
-            return f"({comma} {item}){_times(max(low, 1), high)}"
-        more = f"({comma} {item}){_times(max(low - 1, 0), None if high is None else high - 1)}"
+            return f"({comma} {item}){times(max(low, 1), high)}"
+        more = f"({comma} {item}){times(max(low - 1, 0), None if high is None else high - 1)}"
         return f"{item} {more}" if high != 1 else item
 
     def _counted(self, array: Array) -> str | None:
@@ -175,9 +175,3 @@ class ArrayWriter:
         self.lark.define(f"{name}::_", " | ".join(bodies))
         firsts = " | ".join(f"{value} {name}::{1 << bit:#x}" for bit, value in enumerate(values))
         return self._wrapped(f"({firsts})", may_be_empty=low == 0)
-
-
-def _times(low: int, high: int | None) -> str:
-    if high is None:
-        return "*" if low == 0 else f"{{{low},}}"
-    return f"{{{low},{high}}}"

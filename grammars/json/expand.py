@@ -31,7 +31,7 @@ from structspec.grammars.json_schema import Document, Node
 Shapes = tuple[Shape, ...]
 
 _MAX_ALTERNATIVES = 64  # of one goal: beyond, a combination is widened
-_MANY = 4
+_MANY = 4  # alternatives: from here on those without a value are looked for at once
 _MAX_PAIRS = 1024  # meets of two lists of alternatives
 _MAX_PAIRS_IN_ALL = 6_000  # of one schema: a pair of large objects takes a tenth of a millisecond
 

@@ -49,10 +49,8 @@ def meeting(expander: Expander, node: Node) -> Shapes:
             # all at once, where `properties` stands: that gives keys their order
             if keyword != "properties" and "properties" in schema:
                 continue
-            shapes, is_own_done = (
-                expander.narrow(shapes, own_shapes(node, expander), node, keyword),
-                True,
-            )
+            is_own_done = True
+            shapes = expander.narrow(shapes, own_shapes(node, expander), node, keyword)
         elif keyword == "allOf":  # one after the other: most combinations contradict what is known
             shapes = expander.every(expander.parts(node, keyword), node, keyword, shapes)
         elif keyword in _COMBINED:

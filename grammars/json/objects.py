@@ -17,7 +17,7 @@ from structspec.grammars.json.strings import (
     literal_body,
     regex_body,
 )
-from structspec.grammars.lark_text import LarkText
+from structspec.grammars.lark_text import LarkText, times
 from structspec.grammars.regexes.lark import QUOTED_ANY
 
 _MAX_STATES = 4_000  # of a count of keys: beyond, the count is left to validation
@@ -161,8 +161,8 @@ class ObjectWriter:
             return "" if count and not low else None
         comma = self.layout.item_separator
         if count:
-            return f"({comma} {free}){_times(low, high)}"
-        more = _times(max(low - 1, 0), None if high is None else high - 1)
+            return f"({comma} {free}){times(low, high)}"
+        more = times(max(low - 1, 0), None if high is None else high - 1)
         return free if high == 1 else f"{free} ({comma} {free}){more}"
 
     def _any_order(self, plan: Plan) -> str:
@@ -245,9 +245,3 @@ def _cap(plan: Plan) -> int:
 
 def _uncounted(plan: Plan) -> Plan:
     return replace(plan, min_members=0, max_members=None)
-
-
-def _times(low: int, high: int | None) -> str:
-    if high is None:
-        return "*" if low == 0 else f"{{{low},}}"
-    return f"{{{low},{high}}}"

@@ -19,6 +19,7 @@ from itertools import product
 from math import gcd, lcm
 
 from structspec.grammars.base import Finding
+from structspec.grammars.regexes.derive import matches
 from structspec.grammars.regexes.syntax import Regex
 
 Claim = tuple[int, bool]  # which subschema, and whether it holds
@@ -160,8 +161,6 @@ class Layer:
 
     def goal_for(self, name: str) -> Goal:
         """What the value of a key must meet."""
-        from structspec.grammars.regexes.derive import matches
-
         goals = [goal for regex, goal in self.patterns if matches(regex, name)]
         if not goals:
             return self.rest
@@ -296,8 +295,6 @@ def _tighter(one: Limit | None, other: Limit | None, *, sign: int) -> Limit | No
 
 
 def _meet_strings(one: String, other: String, losses: Losses) -> String | None:
-    from structspec.grammars.regexes.derive import matches
-
     low = max(one.min_length, other.min_length)
     high = smaller(one.max_length, other.max_length)
     regexes = tuple(dict.fromkeys(one.regexes + other.regexes))

@@ -12,7 +12,7 @@ import json
 from functools import lru_cache
 
 from structspec.grammars.json.shapes import String
-from structspec.grammars.lark_text import LarkText
+from structspec.grammars.lark_text import LarkText, times
 from structspec.grammars.regexes.derive import is_empty
 from structspec.grammars.regexes.lark import FREE_CHARACTER, QUOTED_ANY, to_lark
 from structspec.grammars.regexes.syntax import (
@@ -55,11 +55,12 @@ def string_body(string: String, lark: LarkText, *, is_lenient: bool) -> str:
         return " | ".join(literal_body(text, is_lenient=is_lenient) for text in string.values)
     if string.max_length == 0:
         return literal_body("", is_lenient=is_lenient)
+    length = times(string.min_length, string.max_length)
     if not string.regexes:
-        return f"{QUOTE} {_repeated(lark.terminal(FREE_CHARACTER), string)} {QUOTE}"
+        return f"{QUOTE} {lark.terminal(FREE_CHARACTER)}{length} {QUOTE}"
     parts = [_content(regex, lark) for regex in string.regexes]
     if string.min_length or string.max_length is not None:
-        parts.append(f"({_repeated(lark.terminal(QUOTED_ANY), string)})")
+        parts.append(f"({lark.terminal(QUOTED_ANY)}{length})")
     return f"{QUOTE} ({' & '.join(parts)}) {QUOTE}"
 
 
@@ -74,13 +75,6 @@ def _content(regex: Regex, lark: LarkText) -> str:
         return to_lark(regex, quoted=True)
     found = to_lark(sequence(*items[:-1]), quoted=True)
     return f"({found} ~({_NOTHING})) & {lark.terminal(QUOTED_ANY)}*"
-
-
-def _repeated(character: str, string: String) -> str:
-    low, high = string.min_length, string.max_length
-    if high is not None:
-        return f"{character}{{{low},{high}}}"
-    return f"{character}{{{low},}}" if low else f"{character}*"
 
 
 def regex_body(regex: Regex) -> str:
