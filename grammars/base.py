@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,11 +161,8 @@ class Backend(Protocol):
         """
 
 
-BackendName = Literal["auto", "llguidance", "xgrammar", "outlines", "lm-format-enforcer"]
-
 __all__ = [
     "Backend",
-    "BackendName",
     "Bitmask",
     "CompiledGrammar",
     "FillJob",

@@ -9,8 +9,9 @@ from typing import Literal, get_args
 
 from structspec.constraint import Constraint, Grammar, StructuralTag, Tools
 from structspec.errors import InvalidRequest
-from structspec.grammars.base import Backend, BackendName, CompiledGrammar
+from structspec.grammars.base import Backend, CompiledGrammar
 from structspec.grammars.composition import needs_xgrammar
+from structspec.settings import BackendName
 from structspec.vocabulary import Vocabulary
 
 LibraryName = Literal["llguidance", "xgrammar", "outlines", "lm-format-enforcer"]

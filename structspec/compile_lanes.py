@@ -9,8 +9,8 @@ import math
 import re
 
 from structspec.constraint import Constraint
-from structspec.grammars.base import BackendName
 from structspec.grammars.router import choose
+from structspec.settings import BackendName
 
 _IN_THREADS = ("llguidance",)
 ONLY_IN_THREADS = ("lm-format-enforcer",)  # what it compiles to cannot be sent

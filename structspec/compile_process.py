@@ -35,8 +35,9 @@ from structspec.errors import (
     StructspecError,
     UnsupportedConstraint,
 )
-from structspec.grammars.base import BackendName, CompiledGrammar, Packed
+from structspec.grammars.base import CompiledGrammar, Packed
 from structspec.grammars.router import Backends, LibraryName, choose
+from structspec.settings import BackendName
 from structspec.vocabulary import Vocabulary
 
 # Half of what a thread has: what can be compiled here does not overflow the parent's stack.

@@ -16,7 +16,8 @@ from typing import TypeVar
 
 from structspec.constraint import TOO_DEEP, Constraint
 from structspec.errors import EngineError, GrammarError, StructspecError
-from structspec.grammars.base import BackendName, CompiledGrammar
+from structspec.grammars.base import CompiledGrammar
+from structspec.settings import BackendName
 
 logger = logging.getLogger("structspec")
 

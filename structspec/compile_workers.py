@@ -28,7 +28,8 @@ from structspec.errors import (
     StructspecError,
     UnsupportedConstraint,
 )
-from structspec.grammars.base import BackendName, Packed
+from structspec.grammars.base import Packed
+from structspec.settings import BackendName
 from structspec.vocabulary import Vocabulary
 
 _START_TIMEOUT_S = 120.0  # imports and a tokenizer, on a machine that has other things to do

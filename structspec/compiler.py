@@ -29,8 +29,9 @@ from structspec.errors import (
     InvalidRequest,
     StructspecError,
 )
-from structspec.grammars.base import BackendName, CompiledGrammar, Packed
+from structspec.grammars.base import CompiledGrammar, Packed
 from structspec.grammars.router import Backends, check_backend_name
+from structspec.settings import BackendName
 from structspec.vocabulary import Vocabulary
 
 logger = logging.getLogger("structspec")

@@ -10,10 +10,11 @@ from typing import Any, Literal
 from structspec.compiler import GrammarCompiler
 from structspec.constraint import Constraint, JsonSchema, JsonStyle, PropertyOrder
 from structspec.errors import InvalidRequest, UnsupportedConstraint
-from structspec.grammars.base import BackendName, CompiledGrammar, Finding, Report
+from structspec.grammars.base import CompiledGrammar, Finding, Report
 from structspec.grammars.router import Backends
 from structspec.options import resolve_options
 from structspec.policy import can_validate
+from structspec.settings import BackendName
 from structspec.vocabulary import Vocabulary
 
 Verdict = Literal["exact", "approximated", "refused"]

@@ -17,11 +17,10 @@ from structspec.constraint import (
     Regex,
 )
 from structspec.errors import InvalidRequest
-from structspec.grammars.base import BackendName
-from structspec.policy import DEFAULT_MAX_ATTEMPTS, OnUnsupported
 from structspec.prompting import SchemaInPrompt
 from structspec.request import SamplingParams
 from structspec.schema import SchemaTarget, resolve_schema
+from structspec.settings import DEFAULT_MAX_ATTEMPTS, BackendName, OnUnsupported
 
 
 class OtherOptions(TypedDict, total=False):

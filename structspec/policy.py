@@ -14,16 +14,13 @@ from __future__ import annotations
 import random
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Literal
 
 from structspec.constraint import Constraint, JsonSchema
 from structspec.errors import UnsupportedConstraint
 from structspec.grammars.base import CompiledGrammar, Finding, Report
 from structspec.request import SamplingParams
+from structspec.settings import OnUnsupported
 
-OnUnsupported = Literal["error", "validate", "ignore"]
-
-DEFAULT_MAX_ATTEMPTS = 3
 RETRY_TEMPERATURE = 0.7  # of a request that takes the likeliest token and would repeat itself
 MAX_NAMED = 5  # places named in one message
 

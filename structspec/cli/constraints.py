@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from structspec.constraint import JsonStyle, PropertyOrder
-from structspec.grammars.base import BackendName
-from structspec.policy import DEFAULT_MAX_ATTEMPTS, OnUnsupported
+from structspec.settings import DEFAULT_MAX_ATTEMPTS, BackendName, OnUnsupported
 
 
 def add_text_constraints(one: argparse._ActionsContainer) -> None:
