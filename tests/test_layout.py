@@ -114,8 +114,11 @@ def test_imports_point_downwards(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [p for p in SOURCES if p.is_relative_to(ROOT / "grammars")], ids=by_name
 )
-def test_grammars_know_only_vocabulary_constraint_and_errors(path: Path) -> None:
-    allowed = {f"structspec.{part}" for part in ("vocabulary", "constraint", "errors", "grammars")}
+def test_grammars_know_only_vocabulary_constraint_settings_and_errors(path: Path) -> None:
+    allowed = {
+        f"structspec.{part}"
+        for part in ("vocabulary", "constraint", "settings", "errors", "grammars")
+    }
     for name in imports_of(path):
         assert name.split(".")[0] != "torch"
         assert name.split(".")[0] != "structspec" or is_within(name, allowed), name
