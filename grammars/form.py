@@ -8,6 +8,7 @@ knows the place it came from, as a JSON pointer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from structspec.constraint import Grammar, JsonSchema
 
@@ -26,6 +27,7 @@ class Pattern:
 
     pattern: str
     pointer: str = ""
+    dialect: Literal["python", "rust"] = "python"  # rust: a terminal of a Lark grammar
 
 
 @dataclass(frozen=True, slots=True)

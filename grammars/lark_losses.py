@@ -148,7 +148,9 @@ class _Places:
 def _plain(text: str) -> Form | None:
     """A literal or a regex without flags."""
     if text.startswith("/"):
-        return Pattern(text[1:-1].replace(r"\/", "/")) if text.endswith("/") else None
+        if not text.endswith("/"):
+            return None
+        return Pattern(text[1:-1].replace(r"\/", "/"), dialect="rust")
     try:
         return Text(json.loads(text))
     except json.JSONDecodeError:

@@ -30,7 +30,7 @@ def run_regex(run: Form) -> Regex:
             return syntax.complement(syntax.sequence(syntax.ANYTHING, excluded, syntax.ANYTHING))
         case Pattern():
             try:
-                return parse_full(run.pattern)
+                return parse_full(run.pattern, run.dialect)
             except GrammarError:
                 return syntax.ANYTHING  # refused where it is written
         case Sequence():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal
 
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.cfg import place
@@ -23,7 +24,7 @@ def parse_search(pattern: str) -> Regex:
 
 
 @lru_cache(maxsize=512)
-def parse_full(pattern: str) -> Regex:
+def parse_full(pattern: str, dialect: Literal["python", "rust"] = "python") -> Regex:
     r"""The texts that match from end to end, in Python's dialect with `\d` and `\w` ASCII.
 
     Raises GrammarError with line and column for malformed text, UnsupportedConstraint for what no
@@ -31,7 +32,7 @@ def parse_full(pattern: str) -> Regex:
     """
     if not isinstance(pattern, str):
         raise GrammarError(f"a regex is a string, not {pattern!r}")
-    return build(read(pattern, "python"), pattern, searches=False)
+    return build(read(pattern, dialect), pattern, searches=False)
 
 
 def lookaround_error(pattern: str) -> UnsupportedConstraint:

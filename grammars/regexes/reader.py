@@ -23,7 +23,8 @@ from structspec.grammars.regexes.syntax import (
     repeat,
 )
 
-Dialect = Literal["ecma", "lenient", "python"]  # lenient: ECMAScript as people write it
+# lenient: ECMAScript as people write it; rust: of terminals in a grammar, as far as automata ask
+Dialect = Literal["ecma", "lenient", "python", "rust"]
 
 _GROUP = re.compile(
     r"\((?:\?(?P<kind>:|<?[=!]|#|>|\(|\||P=|P>|&|R\)|P?<[^\d\W]\w*>|(?P<flags>-?[a-zA-Z][a-zA-Z-]*)(?P<end>[:)])))?"
@@ -86,7 +87,8 @@ class _Reader:
     def __init__(self, text: str, dialect: Dialect) -> None:
         self.text = text
         self.position = 0
-        self.is_ecma = dialect != "python"
+        self.is_ecma = dialect in ("ecma", "lenient")
+        self.is_rust = dialect == "rust"
         self.is_strict = dialect == "ecma"
         self.space = classes.ECMA_SPACE if self.is_ecma else classes.PYTHON_SPACE
 
@@ -201,7 +203,7 @@ class _Reader:
     def dollar(self, flags: _Flags, start: int) -> Pattern:
         if flags.multiline:
             return pattern.not_next(characters(ranges.invert(self.line_ends)), start)
-        if self.is_ecma:
+        if self.is_ecma or self.is_rust:
             return pattern.end(start)
         # Python's also stands before a last line feed
         last_line_feed = Plain(repeat(characters(classes.NEWLINE), 0, 1))
@@ -327,11 +329,9 @@ class _Reader:
         return ((low[0][0], high[0][0]),)
 
     def class_member(self, flags: _Flags) -> Ranges:
-        posix = None if self.is_ecma else _POSIX.match(self.text, self.position)
+        posix = _POSIX.match(self.text, self.position)
         if posix and posix["name"] in classes.POSIX:
-            self.position = posix.end()
-            members = classes.POSIX[posix["name"]]
-            return ranges.invert(members) if posix["not"] else members
+            return self.posix_class(posix)
         if self.position >= len(self.text):
             raise self.error("unterminated character set", self.position)
         if self.text[self.position] != "\\":
@@ -341,6 +341,18 @@ class _Reader:
             self.position += 2
             return ranges.of("\b")
         return self.escaped_class(replace(flags, ignore_case=False))
+
+    def posix_class(self, match: re.Match[str]) -> Ranges:
+        """Elsewhere `[[:alpha:]` is a set of `[`, `:` and letters, which nobody means."""
+        if not self.is_rust:
+            raise self.error(
+                f"POSIX classes as {match[0]} are not part of this dialect;"
+                r" write ranges as A-Za-z, or \d, \w or \s",
+                self.position,
+            )
+        self.position = match.end()
+        members = classes.POSIX[match["name"]]
+        return ranges.invert(members) if match["not"] else members
 
     # -- small things
 

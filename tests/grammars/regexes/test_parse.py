@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import pytest
 from hypothesis import assume, given, settings
@@ -204,3 +205,26 @@ def test_any_text_is_a_pattern_or_an_error_with_a_place(pattern):
             parse(pattern)
         except GrammarError as error:
             assert error.line is not None and error.column is not None
+
+
+@pytest.mark.parametrize("name", ["alpha", "^digit", "word", "punct"])
+@pytest.mark.parametrize("parse", [parse_full, parse_search])
+def test_a_posix_class_is_refused_where_it_stands(parse, name):
+    with pytest.raises(GrammarError, match=re.escape(f"[:{name}:]")) as caught:
+        parse(f"\n-[_[:{name}:]]+")
+    assert (caught.value.line, caught.value.column) == (2, 4)
+
+
+@pytest.mark.parametrize("pattern", ["[[:]", "[:alpha:]", "[[:nonesuch:]]", "[a:]"])
+def test_brackets_and_colons_that_name_no_class_are_read_as_python_does(pattern):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # "possible nested set"
+        expected = re.compile(pattern)
+    for text in ["[", ":", "a", ":]", "a]", "n]", "]", "[]", ""]:
+        assert matches(parse_full(pattern), text) == bool(expected.fullmatch(text)), text
+
+
+def test_terminals_of_a_grammar_have_posix_classes_as_rust_does():
+    regex = parse_full("[_[:^alpha:]]+$", "rust")
+    assert matches(regex, "_1 é")
+    assert not matches(regex, "a") and not matches(regex, "1a")
