@@ -12,10 +12,6 @@ from structspec.errors import GrammarError, UnsupportedConstraint
 _LARK_PARTS = re.compile(
     r'"(?:\\.|[^"\\\n])*"|/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+/|//[^\n]*|#[^\n]*|(?P<token><)'
 )
-_EBNF_PARTS = re.compile(
-    r'"(?:\\.|[^"\\\n])*"|\[(?:\\.|[^\]\\\n])*\]|#[^\n]*'
-    r"|\b(?P<macro>TagDispatch|TokenTagDispatch|Token|ExcludeToken)\s*\("
-)
 
 
 def dialect_of(constraint: Grammar) -> Literal["lark", "ebnf"]:
@@ -28,9 +24,10 @@ def dialect_of(constraint: Grammar) -> Literal["lark", "ebnf"]:
         names = ", ".join(get_args(Dialect))
         raise GrammarError(f"dialect must be one of {names}, not {constraint.dialect!r}")
     check_characters(constraint.text)
+    _check_is_text(constraint.text)
     if constraint.dialect != "auto":
         return constraint.dialect
-    return "ebnf" if re.search(r"^\s*[\w-]+\s*::=", constraint.text, re.MULTILINE) else "lark"
+    return "ebnf" if re.search(r"^\s*[\w.-]+\s*::=", constraint.text, re.MULTILINE) else "lark"
 
 
 def check_lark(text: str) -> None:
@@ -43,18 +40,6 @@ def check_lark(text: str) -> None:
             )
 
 
-def check_ebnf(text: str) -> None:
-    """Raise UnsupportedConstraint where EBNF uses a macro that speaks of tokens, not of text."""
-    for match in _EBNF_PARTS.finditer(text):
-        if match["macro"] is not None:
-            line, column = place(text, match.start())
-            raise UnsupportedConstraint(
-                f"{match['macro']}(...) cannot be part of a grammar; write rules and text",
-                line=line,
-                column=column,
-            )
-
-
 def check_characters(text: str) -> None:
     """Raise GrammarError, with the place, where text holds half a character."""
     offset = find_half_character(text)
@@ -63,6 +48,16 @@ def check_characters(text: str) -> None:
         raise GrammarError(
             f"{text[offset]!r} is half a surrogate pair, no character", line=line, column=column
         )
+
+
+def _check_is_text(text: str) -> None:
+    """Raise GrammarError, with the place, for what libraries take as the end of a text or pass."""
+    offset = text.find("\0")
+    if offset >= 0:
+        line, column = place(text, offset)
+        raise GrammarError("a NUL character; write it as an escape", line=line, column=column)
+    if text.startswith("\ufeff"):
+        raise GrammarError("a byte order mark; read the file as utf-8-sig", line=1, column=1)
 
 
 def place(text: str, offset: int) -> tuple[int, int]:

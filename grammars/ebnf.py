@@ -78,7 +78,7 @@ def _in_use(rules: dict[str, str]) -> list[str]:
 def _has_text(piece: str) -> bool:
     """Whether a literal or class has a text; a class that excludes every character has none."""
     if not piece.startswith("[^"):
-        return True
+        return piece != "[]"
     ranges = [
         (_code_point(first), _code_point(last or first))
         for first, last in _CLASS_RANGE.findall(piece[2:-1])

@@ -10,7 +10,8 @@ import xgrammar
 
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
-from structspec.grammars.cfg import check_ebnf, check_lark, dialect_of
+from structspec.grammars.cfg import check_lark, dialect_of
+from structspec.grammars.ebnf_text import prepare_ebnf
 from structspec.grammars.form import (
     AnyText,
     Cfg,
@@ -107,13 +108,15 @@ class _Writer:
 
     def _cfg(self, form: Cfg) -> dict[str, Any]:
         try:
-            dialect = dialect_of(form.constraint)
-            check = check_lark if dialect == "lark" else check_ebnf
-            check(form.constraint.text)
+            text, dialect = form.constraint.text, dialect_of(form.constraint)
+            if dialect == "lark":
+                check_lark(text)
+            else:
+                text = prepare_ebnf(text)
         except GrammarError as error:
             raise placed(error, form.pointer) from None
         self.enforced.append(Finding(form.pointer, "grammar"))
-        return {"type": "grammar", "grammar": form.constraint.text, "syntax": dialect}
+        return {"type": "grammar", "grammar": text, "syntax": dialect}
 
 
 _EMPTY = {"type": "const_string", "value": ""}

@@ -19,10 +19,11 @@ from structspec.constraint import (
 )
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Finding, Report
-from structspec.grammars.cfg import check_ebnf, check_lark, dialect_of, place
+from structspec.grammars.cfg import check_lark, dialect_of, place
 from structspec.grammars.choice import check_choices
 from structspec.grammars.composition import form_of
 from structspec.grammars.ebnf import is_productive, repeats_of_themselves, unproductive
+from structspec.grammars.ebnf_text import prepare_ebnf
 from structspec.grammars.lark_checks import check_productive
 from structspec.grammars.lark_reader import inline_json
 from structspec.grammars.regex import translate
@@ -56,8 +57,8 @@ def lower(constraint: Constraint) -> Lowered:
         case Grammar():
             text = constraint.text
             if dialect_of(constraint) == "ebnf":
-                check_ebnf(text)
-                return _exact(lambda: _from_ebnf(text), "grammar")
+                prepared = prepare_ebnf(text)
+                return _exact(lambda: _from_ebnf(text, prepared), "grammar")
             check_lark(text)
             check_productive(text)
             if inline_json(text):
@@ -94,8 +95,10 @@ def _nothing() -> xgrammar.Grammar:
     raise AssertionError("what is refused is not built")
 
 
-def _from_ebnf(text: str) -> xgrammar.Grammar:
-    grammar = xgrammar.Grammar.from_ebnf(text)
+def _from_ebnf(text: str, prepared: str) -> xgrammar.Grammar:
+    if prepared != text:
+        xgrammar.Grammar.from_ebnf(text)  # errors have the places that the user knows
+    grammar = xgrammar.Grammar.from_ebnf(prepared)
     return _without_crash(_productive(grammar, text), text)
 
 
