@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.cfg import check_lark, place
+from structspec.grammars.inline_json import inline_constraint
 from structspec.grammars.json.lark import write_json
 from structspec.grammars.lark_checks import check_productive
 from structspec.grammars.lark_losses import find_losses
@@ -63,8 +63,7 @@ def lower_lark(text: str, prefix: str = "json") -> LarkGrammar:
 
 def _write(text: str, inline: InlineJson, lark: LarkText) -> tuple[str, Report]:
     try:
-        # to the letter: in a grammar nothing else says what is meant
-        return write_json(lark, JsonSchema(inline.schema, style="flexible", closed=False))
+        return write_json(lark, inline_constraint(inline.schema))
     except GrammarError as error:
         line, column = place(text, inline.start)
         raise type(error)(f"%json, {error}", line=line, column=column) from None

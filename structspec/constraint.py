@@ -82,7 +82,8 @@ class Choice:
 class Grammar:
     """Text of a context-free grammar: Lark as llguidance reads it, or EBNF/GBNF as xgrammar does.
 
-    The start rule is `start` (Lark) or `root` (EBNF). "auto" tells them apart by `::=`.
+    The start rule is `start` (Lark) or `root` (EBNF). "auto" tells them apart by `::=`. A `%json {…}`
+    in Lark is written as a `JsonSchema` with its defaults is.
     """
 
     text: str
