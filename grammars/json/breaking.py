@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from structspec.grammars.base import Finding
 from structspec.grammars.json.broken import broken_shapes, with_keys, without
+from structspec.grammars.json.intersection import meet_all
+from structspec.grammars.json.meant import stated
 from structspec.grammars.json.meeting import DEPENDENT, is_only_reference, reference
+from structspec.grammars.json.own import other_types
 from structspec.grammars.json.shapes import (
     ANY_SHAPES,
     Array,
     Object,
     Shape,
     distinct,
-    meet_all,
     widened,
 )
 from structspec.grammars.json.unevaluated import UNHELD
 from structspec.grammars.json.values import other_shapes
-from structspec.grammars.json_schema import Node, escape
+from structspec.grammars.json_schema import Node, escape, types_of
 
 if TYPE_CHECKING:
     from structspec.grammars.json.expand import Expander
@@ -32,7 +34,10 @@ def breaking(expander: Expander, node: Node) -> Shapes:
     schema = node.keywords()
     if is_only_reference(expander, node):
         return reference(expander, node, False)
-    shapes: list[Shape] = list(broken_shapes(node, expander))
+    types = types_of(schema)
+    shapes: list[Shape] = [] if types is None else list(other_types(types))
+    own = tuple(broken_shapes(node, expander))
+    shapes += stated(own) if expander.closed else own
     for keyword in schema:
         if keyword in _BROKEN:
             shapes += _BROKEN[keyword](expander, node)

@@ -14,7 +14,6 @@ from structspec.grammars.json.own import (
     goal_of,
     item_goals,
     limits,
-    other_types,
     pattern_regex,
 )
 from structspec.grammars.json.shapes import (
@@ -30,15 +29,12 @@ from structspec.grammars.json.shapes import (
     Shape,
     String,
 )
-from structspec.grammars.json_schema import Node, escape, types_of
+from structspec.grammars.json_schema import Node, escape
 from structspec.grammars.regexes.syntax import complement
 
 
 def broken_shapes(node: Node, claims: Claims) -> Iterator[Shape]:
-    """Every way to break the node's own keywords."""
-    types = types_of(node.keywords())
-    if types is not None:
-        yield from other_types(types)
+    """Every way to break the node's own keywords, `type` left out."""
     yield from _numbers(node)
     yield from _strings(node)
     yield from _arrays(node, claims)

@@ -11,6 +11,8 @@ from typing import Any
 
 from structspec.grammars.base import Finding
 from structspec.grammars.json.breaking import breaking
+from structspec.grammars.json.intersection import meet_all
+from structspec.grammars.json.meant import is_meant, marked, types_meant, untold
 from structspec.grammars.json.meeting import meeting
 from structspec.grammars.json.shapes import (
     ANY_SHAPES,
@@ -22,7 +24,6 @@ from structspec.grammars.json.shapes import (
     Object,
     Shape,
     distinct,
-    meet_all,
     widened,
 )
 from structspec.grammars.json.values import schema_of
@@ -41,6 +42,7 @@ class Expander:
     """The subschemas of one document, and the shapes of goals over them, each worked out once."""
 
     document: Document
+    closed: bool = False
     has_unevaluated: bool = False  # then it matters which parts have described a value
     changes: dict[str, None] = field(default_factory=dict)  # rewrites, in order
     _nodes: list[Node] = field(default_factory=list)
@@ -92,17 +94,26 @@ class Expander:
         self._goals[goal] = shapes
         return shapes
 
+    def typed(self, goal: Goal) -> Shapes:
+        """The alternatives of a whole value; where none has a type stated, of the types meant."""
+        shapes = self.shapes(goal)
+        kept = tuple(shape for shape in shapes if is_meant(shape))
+        if goal and len(kept) < len(shapes):
+            types = types_meant(shapes)
+            self.note(self.node_of(goal[0]), f"no type is stated: {types}, as its keywords say")
+        return kept
+
     def is_empty(self, shape: Shape) -> bool:
         """Whether a part that must be there can be shown to have no value."""
         if isinstance(shape, Object):
             return any(
-                member.is_required and not self.shapes(member.goal)
+                member.is_required and not self.typed(member.goal)
                 for member in shape.members.values()
             )
         if isinstance(shape, Array):
             goals = {shape.goal_at(i) for i in range(min(shape.min_items, len(shape.prefix) + 1))}
-            return any(not self.shapes(goal) for goal in goals) or any(
-                c.minimum and not self.shapes(c.goal) for c in shape.contains
+            return any(not self.typed(goal) for goal in goals) or any(
+                c.minimum and not self.typed(c.goal) for c in shape.contains
             )
         return False
 
@@ -130,7 +141,9 @@ class Expander:
             return ()  # a value would have to meet itself first: the least solution is none
         self._open_claims.add(claim)
         node, holds = self.node_of(claim), claim[1]
-        shapes = meeting(self, node) if holds else breaking(self, node)
+        shapes = meeting(self, node) if holds else untold(breaking(self, node))
+        if self.closed and holds:
+            shapes = marked(node, shapes)
         self._open_claims.discard(claim)
         self._circles.discard(claim)
         if not self._circles:  # else it holds only inside the circle

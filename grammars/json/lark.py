@@ -42,7 +42,7 @@ def write_document(lark: LarkText, constraint: JsonSchema) -> WrittenJson:
     Raises GrammarError with a JSON pointer where the schema is wrong or nothing satisfies it.
     """
     document = parse(constraint)
-    expander = Expander(document, '"unevaluated' in constraint.text)
+    expander = Expander(document, constraint.closed, '"unevaluated' in constraint.text)
     root = expander.goal(document.root_node())
     productive = find_productive(expander, root, closed=constraint.closed)
     if root not in productive:
@@ -80,7 +80,7 @@ def _nothing_satisfies(
         node
         for node in document.nodes()
         if (goal := expander.goal(node)) not in productive
-        and (goal in productive.parts or not expander.shapes(goal))
+        and (goal in productive.parts or not expander.typed(goal))
     ]
     if not culprits:
         return GrammarError("no finite value satisfies this schema", pointer="#")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from structspec.grammars.base import Finding
 from structspec.grammars.json.broken import with_keys, without
+from structspec.grammars.json.intersection import meet_all
+from structspec.grammars.json.meant import untold
 from structspec.grammars.json.own import OWN_KEYWORDS, own_shapes
 from structspec.grammars.json.shapes import (
     ANY_SHAPES,
     Goal,
     Shape,
     distinct,
-    meet_all,
     widened,
 )
 from structspec.grammars.json.unevaluated import (
@@ -145,7 +146,7 @@ def if_(expander: Expander, node: Node) -> Shapes:
     condition = node.below("if", schema["if"])
     branches: list[Shape] = []
     for holds, keyword in ((True, "then"), (False, "else")):
-        shapes = expander.of(expander.goal(condition, holds))
+        shapes = untold(expander.of(expander.goal(condition, holds)))
         if keyword in schema:
             branch = expander.goal(node.below(keyword, schema[keyword]))
             shapes = expander.narrow(shapes, expander.of(branch), node, keyword)

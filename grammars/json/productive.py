@@ -66,7 +66,7 @@ def _reach(expander: Expander, root: Goal, *, closed: bool) -> dict[Goal, tuple[
         if len(found) >= _MAX_GOALS:
             raise GrammarError(f"the schema unfolds to more than {_MAX_GOALS} parts", pointer="#")
         parts: list[Part] = []
-        for shape in expander.shapes(goal):
+        for shape in expander.typed(goal):
             part = _part(shape, expander, closed=closed)
             if part is not None:
                 parts.append(part)

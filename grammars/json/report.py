@@ -31,7 +31,7 @@ def make_report(
     losses = frozenset(_placed(finding, pointers) for finding in losses)
     lost = {(finding.pointer, finding.keyword) for finding in losses}
     enforced = tuple(f for f in findings(nodes) if (f.pointer, f.keyword) not in lost)
-    changes = (*_closed(productive), *_rewrites(nodes), *expander.changes)
+    changes = (*_closed(productive), *_rewrites(nodes, expander.closed), *expander.changes)
     approximated = tuple(sorted(losses, key=lambda f: (f.pointer, f.keyword, f.reason)))
     return Report("llguidance", enforced, approximated, (), changes)
 
@@ -53,7 +53,7 @@ def _closed(productive: Productive) -> Iterator[str]:
         yield f"{num_closed} object(s) closed: only declared keys are written"
 
 
-def _rewrites(nodes: list[Node]) -> Iterator[str]:
+def _rewrites(nodes: list[Node], closed: bool) -> Iterator[str]:
     for node in nodes:
         schema = node.keywords()
         for keyword in schema.keys() - CONSTRAINTS - ANNOTATIONS:
@@ -62,7 +62,7 @@ def _rewrites(nodes: list[Node]) -> Iterator[str]:
             yield f"{node.pointer}: allOf merged into one description"
         if "$ref" in schema and _TYPED & schema.keys():
             yield f"{node.pointer}: $ref merged with the keywords beside it"
-        if "type" not in schema and _TYPED & schema.keys() and "$ref" not in schema:
+        if not closed and "type" not in schema and _TYPED & schema.keys() and "$ref" not in schema:
             yield f"{node.pointer}: no type, so its keywords bind values of their own types only"
         name = schema.get("format")
         if isinstance(name, str) and format_regex(name) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from structspec.grammars.base import Finding
+from structspec.grammars.json.intersection import meet_all
 from structspec.grammars.json.own import Claims
 from structspec.grammars.json.shapes import (
     ANYTHING,
@@ -15,7 +16,6 @@ from structspec.grammars.json.shapes import (
     Object,
     Shape,
     distinct,
-    meet_all,
     widened,
 )
 from structspec.grammars.json_schema import Node

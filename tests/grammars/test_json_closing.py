@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import jsonschema
 import pytest
 
 from structspec.constraint import JsonSchema
@@ -44,6 +47,115 @@ def test_an_object_declared_without_properties_is_closed_and_empty():
     assert takes({"type": "object", "properties": {}}, "{}")
     assert not takes({"type": "object", "properties": {}}, '{"a": 1}')
     assert takes({"type": "object"}, '{"a": 1}')
+
+
+TEXTS = {
+    "null": "null",
+    "boolean": "true",
+    "number": "7",
+    "string": '"2024-02-29"',
+    "array": "[7]",
+    "object": '{"a": 7, "b": 7}',
+}
+HAS_A = {"properties": {"a": {}}, "required": ["a"]}
+HAS_A_B = {"properties": {"a": {}, "b": {}}, "required": ["a"]}
+UNTYPED = {
+    "object": [
+        HAS_A_B,
+        {"required": ["a"]},
+        {"additionalProperties": {"type": "integer"}},
+        {"minProperties": 1},
+        {"dependentRequired": {"a": ["b"]}},
+        {"allOf": [HAS_A_B, {"properties": {"b": {"type": "integer"}}}]},
+        {"$ref": "#/$defs/x", "$defs": {"x": HAS_A_B}},
+        {**HAS_A_B, "not": {"type": "string"}},
+        {**HAS_A_B, "not": {"const": 1}},
+        {"oneOf": [HAS_A_B, {"properties": {"c": {}}, "required": ["c"]}]},
+        {"if": HAS_A, "then": HAS_A_B},
+    ],
+    "array": [{"items": {"type": "integer"}}, {"prefixItems": [{}]}, {"uniqueItems": True}],
+    "string": [{"minLength": 3}, {"pattern": "2"}, {"format": "date"}],
+    "number": [{"minimum": 0}, {"multipleOf": 7}, {"format": "int32", "maximum": 9}],
+    "number or string": [
+        {"minLength": 3, "minimum": 0},
+        {"allOf": [{"minLength": 3}, {"minimum": 0}]},
+        {"anyOf": [{"minLength": 3}, {"minimum": 0}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("place", ["root", "property"])
+@pytest.mark.parametrize(
+    ("types", "schema"), [(types, schema) for types in UNTYPED for schema in UNTYPED[types]]
+)
+def test_what_states_no_type_is_of_the_type_of_its_keywords(types, schema, place):
+    opened, closed, pointer = "", "", "#"
+    if place == "property":
+        definitions = schema.get("$defs", {})
+        schema = {"type": "object", "properties": {"p": schema}, "$defs": definitions}
+        opened, closed, pointer = '{"p": ', "}", "#/properties/p"
+    taken = {name for name, text in TEXTS.items() if takes(schema, f"{opened}{text}{closed}")}
+    assert taken == set(types.split(" or "))
+    changes = backend("bytes", "llguidance").report(JsonSchema(schema)).changes
+    told = f"{pointer}: no type is stated: {types}, as its keywords say"
+    assert told in changes or "oneOf" in json.dumps(schema)  # which excludes the others itself
+
+
+@pytest.mark.parametrize("schema", [s for kind in UNTYPED.values() for s in kind], ids=str)
+def test_to_the_letter_keywords_bind_values_of_their_own_types_only(schema):
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid
+    for text in TEXTS.values():
+        assert takes(schema, text, closed=False) == is_valid(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("schema", "types"),
+    [
+        ({}, "null boolean number string array object"),
+        ({"title": "t", "default": 1}, "null boolean number string array object"),
+        ({"items": {}}, "null boolean number string array object"),
+        ({"uniqueItems": False}, "null boolean number string array object"),
+        ({"format": "int32"}, "null boolean number string array object"),
+        ({"type": "string", "allOf": [HAS_A]}, "string"),
+        ({"type": ["null", "object"], "allOf": [HAS_A_B]}, "null object"),
+        ({"anyOf": [HAS_A_B, {"type": "null"}]}, "null object"),
+        ({"anyOf": [{"items": {}, "maxItems": 2}, {"const": 7}]}, "number array"),
+        ({"enum": [7, True], "minLength": 3}, "boolean number"),
+        ({"not": {"maxLength": 3}}, "string"),
+        ({"not": {"required": ["c"]}}, "object"),
+        ({"not": {"minLength": 99, "type": "string"}}, "null boolean number string array object"),
+        ({"if": {"type": "string"}, "then": {"minLength": 99}}, "null boolean number array object"),
+        ({"if": {"required": ["c"]}, "then": {"title": "t"}}, "null boolean number string array"),
+        ({"type": ["object", "number"], "if": HAS_A, "then": HAS_A_B}, "number object"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_types_that_are_stated_stay_and_what_says_nothing_stays_open(schema, types):
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid
+    taken = {name for name, text in TEXTS.items() if takes(schema, text)}
+    assert taken - {"object"} == set(types.split()) - {"object"}
+    assert all(is_valid(json.loads(TEXTS[name])) for name in taken)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_taken"),
+    [
+        ({"a": 1, "b": 2}, True),
+        ({"a": 1}, False),
+        ({"a": 2}, True),
+        ({"a": 2, "b": 2}, True),
+        ({}, False),
+        ({"b": 2}, True),
+        (7, False),
+    ],
+)
+def test_a_condition_on_an_object_without_a_type_has_both_its_sides(value, is_taken):
+    schema = {
+        "properties": {"a": {"enum": [1, 2]}, "b": {"type": "integer"}},
+        "if": {"properties": {"a": {"const": 1}}},
+        "then": {"required": ["b"]},
+    }
+    assert takes(schema, json.dumps(value)) == is_taken
 
 
 @pytest.mark.parametrize(
