@@ -34,6 +34,9 @@ def needs_xgrammar(constraint: Grammar | StructuralTag | Tools) -> str:
         return "of the backends only xgrammar reads EBNF"
     if any(isinstance(part, Marker) for part in parts):
         return ""  # xgrammar's wrapper writes text only
+    grammars = [part.constraint.text for part in parts if isinstance(part, Cfg)]
+    if any(_ONLY_LLGUIDANCE.search(text) for text in grammars):
+        return ""
     losses = find_losses(group(form))
     return f"llguidance cannot write every text: {losses[0].reason}" if losses else ""
 

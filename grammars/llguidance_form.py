@@ -28,8 +28,8 @@ from structspec.grammars.lark_reader import tokens_of
 from structspec.grammars.lark_text import LarkText, literal
 from structspec.grammars.llguidance_cfg import LarkGrammar, lower_lark
 from structspec.grammars.placing import placed, within
+from structspec.grammars.regex import read_regex
 from structspec.grammars.regexes.lark import to_lark
-from structspec.grammars.regexes.parse import parse_full
 from structspec.grammars.runs import group
 
 _ANY = "/(?s:.*)/"
@@ -157,13 +157,14 @@ class _Writer:
         return name
 
     def _cfg(self, form: Cfg) -> str:
+        dialect = dialect_of(form.constraint)
         try:
-            if dialect_of(form.constraint) == "ebnf":
+            if dialect == "ebnf":
                 self.refused.append(Finding(form.pointer, "grammar", _EBNF))
                 return '""'
             grammar = lower_lark(form.constraint.text, f"part_{len(self.parts)}")
         except GrammarError as error:
-            raise placed(error, form.pointer) from None
+            raise placed(error, form.pointer, dialect) from None
         self._take(grammar.report, form.pointer)
         self.parts |= grammar.parts
         name = f"grammar_{len(self.parts)}"
@@ -180,9 +181,9 @@ class _Writer:
 
 def _regex(run: Pattern) -> str:
     try:
-        return to_lark(parse_full(run.pattern), quoted=False)
+        return to_lark(read_regex(run.pattern, may_be_empty=True), quoted=False)
     except GrammarError as error:
-        raise placed(error, run.pointer) from None
+        raise placed(error, run.pointer, "regex") from None
 
 
 def _any_text(run: AnyText) -> str:

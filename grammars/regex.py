@@ -19,22 +19,22 @@ from structspec.grammars.regexes.syntax import EMPTY, Regex
 _ESCAPES = {"\0": r"\x00", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
-def read_regex(pattern: str) -> Regex:
+def read_regex(pattern: str, *, may_be_empty: bool = False) -> Regex:
     """The texts a pattern matches; GrammarError with its place, or where there are none."""
     regex = parse_full(pattern)
-    if regex is EMPTY:
+    if regex is EMPTY and not may_be_empty:
         raise GrammarError("the regex is empty: the model would write nothing")
     if is_empty(regex):
         raise GrammarError("no text at all satisfies the regex")
     return regex
 
 
-def translate(pattern: str) -> str:
+def translate(pattern: str, *, may_be_empty: bool = False) -> str:
     """The pattern as every regex library reads it, lookaround that says one thing spelled out.
 
     Raises UnsupportedConstraint, with its place, for lookaround that needs an intersection.
     """
-    regex = read_regex(pattern)
+    regex = read_regex(pattern, may_be_empty=may_be_empty)
     if not regex.is_plain:
         raise lookaround_error(pattern)
     return plain_text(regex, _class)

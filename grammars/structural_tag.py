@@ -14,6 +14,7 @@ from typing import Any
 
 from structspec.constraint import Grammar, JsonSchema, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.cfg import dialect_of
 from structspec.grammars.form import (
     AnyText,
     Cfg,
@@ -26,6 +27,7 @@ from structspec.grammars.form import (
     either,
     sequence,
 )
+from structspec.grammars.placing import placed
 
 _TOKENS = "speaks of tokens, not of text"
 _COUNTS_TOKENS = "tokens are not counted here; use max_chars"
@@ -154,7 +156,12 @@ def _grammar(node: _Node) -> Form:
     syntax = node.value.get("syntax", "ebnf")
     if syntax not in ("ebnf", "lark"):
         raise node.child("syntax").error(f"must be 'ebnf' or 'lark', not {syntax!r}")
-    return Cfg(Grammar(node.string("grammar"), syntax), f"{node.pointer}/grammar")
+    grammar, pointer = Grammar(node.string("grammar"), syntax), f"{node.pointer}/grammar"
+    try:
+        dialect_of(grammar)  # it may be no text, or none that can be read
+    except GrammarError as error:
+        raise placed(error, pointer, syntax) from None
+    return Cfg(grammar, pointer)
 
 
 def _regex(node: _Node) -> Form:

@@ -10,8 +10,7 @@ import xgrammar
 
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
-from structspec.grammars.cfg import check_lark, dialect_of
-from structspec.grammars.ebnf_text import prepare_ebnf
+from structspec.grammars.cfg import dialect_of
 from structspec.grammars.form import (
     AnyText,
     Cfg,
@@ -26,6 +25,7 @@ from structspec.grammars.form import (
 )
 from structspec.grammars.placing import placed, within
 from structspec.grammars.regex import translate
+from structspec.grammars.xgrammar_cfg import build_grammar, lower_grammar
 from structspec.grammars.xgrammar_json import lower_json
 
 _NO_TOKENS = "special tokens are written with llguidance only"
@@ -87,11 +87,11 @@ class _Writer:
 
     def _regex(self, form: Pattern) -> dict[str, Any]:
         try:
-            pattern = translate(form.pattern)
+            pattern = translate(form.pattern, may_be_empty=True)
         except GrammarError as error:
-            raise placed(error, form.pointer) from None
+            raise placed(error, form.pointer, "regex") from None
         self.enforced.append(Finding(form.pointer, "regex"))
-        return {"type": "regex", "pattern": pattern}
+        return {"type": "regex", "pattern": pattern} if pattern else _EMPTY
 
     def _json(self, form: Json) -> dict[str, Any]:
         try:
@@ -107,15 +107,15 @@ class _Writer:
         return {"type": "grammar", "grammar": str(build())}
 
     def _cfg(self, form: Cfg) -> dict[str, Any]:
+        dialect = dialect_of(form.constraint)
         try:
-            text, dialect = form.constraint.text, dialect_of(form.constraint)
-            if dialect == "lark":
-                check_lark(text)
-            else:
-                text = prepare_ebnf(text)
+            text, report = lower_grammar(form.constraint)
+            if not report.refused:
+                build_grammar(form.constraint, text)  # as part of a whole its errors have no place
         except GrammarError as error:
-            raise placed(error, form.pointer) from None
-        self.enforced.append(Finding(form.pointer, "grammar"))
+            raise placed(error, form.pointer, dialect) from None
+        self.enforced += (within(form.pointer, finding) for finding in report.enforced)
+        self.refused += (within(form.pointer, finding) for finding in report.refused)
         return {"type": "grammar", "grammar": text, "syntax": dialect}
 
 

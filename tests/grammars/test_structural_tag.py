@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import numpy as np
@@ -235,3 +236,48 @@ def test_ebnf_inside_is_refused_by_llguidance_by_name():
     value = {"type": "grammar", "grammar": 'root ::= "a"'}
     with pytest.raises(UnsupportedConstraint, match="xgrammar"):
         backend("bytes", "llguidance").compile(StructuralTag({"format": row(const("x"), value)}))
+
+
+LARK_LOST = "start: A B\nA: /[a-z]+/\nB: /[a-z]+[0-9]/"  # llguidance would lose texts of it
+WRONG_PARTS = [
+    ({"grammar": 'root ::= "a"\n  ]'}, (2, 3), "read as EBNF"),
+    ({"grammar": 'root ::= "a" root'}, (1, 1), '"syntax": "lark" reads Lark'),
+    ({"grammar": 'start: "a"'}, (1, 6), '"syntax": "lark" reads Lark'),
+    ({"grammar": r'root ::= "\x414"'}, (1, 11), "read as EBNF"),
+    ({"grammar": "root ::= é"}, (1, 10), "read as EBNF"),
+    ({"grammar": ""}, (None, None), "empty"),
+    ({"grammar": f"{LARK_LOST}\n  ]", "syntax": "lark"}, (4, 3), "read as Lark"),
+    ({"grammar": 'root ::= "a"', "syntax": "lark"}, (1, 6), '"syntax": "ebnf" reads EBNF'),
+    ({"pattern": "a\n(b"}, (2, 3), "Python's dialect"),
+    ({"pattern": "a(?=b)"}, (None, None), "no text at all"),
+]
+
+
+@pytest.mark.parametrize(("part", "place", "words"), WRONG_PARTS, ids=lambda v: str(v)[:40])
+def test_a_wrong_grammar_or_regex_inside_has_both_places_and_says_how_it_was_read(
+    part, place, words
+):
+    keyword = "grammar" if "grammar" in part else "pattern"
+    kind = "grammar" if keyword == "grammar" else "regex"
+    before = {"type": "grammar", "grammar": 'root ::= "b"'}
+    content = {"type": kind, **part}
+    wrong = StructuralTag({"format": row(before, tag("<f>", content))})
+    with pytest.raises(GrammarError, match=re.escape(words)) as caught:
+        backend("bytes", "xgrammar").compile(wrong)
+    assert caught.value.pointer == f"#/format/elements/1/content/{keyword}"
+    assert (caught.value.line, caught.value.column) == place
+
+
+def test_a_schema_in_a_grammar_inside_is_read_by_our_own_rules_or_refused():
+    content = {"type": "grammar", "syntax": "lark", "grammar": 'start: %json {"type": "null"}'}
+    whole = StructuralTag({"format": tag("<f>", content)})
+    assert route(whole)[0] == "llguidance"
+    assert takes(backend("bytes", "llguidance").compile(whole), "<f>null</f>")
+    with pytest.raises(UnsupportedConstraint, match="#/format/content/grammar: %json"):
+        backend("bytes", "xgrammar").compile(whole)
+
+
+@pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
+def test_a_regex_inside_may_be_empty(library):
+    whole = StructuralTag({"format": tag("<f>", {"type": "regex", "pattern": ""})})
+    assert takes(backend("bytes", library).compile(whole), "<f></f>")
