@@ -1,6 +1,6 @@
 """Keys of free maps that may not come twice: what no context-free grammar can remember.
 
-A scanner follows the JSON text byte by byte and keeps the keys of every open object;
+A scanner (`key_places.py`) follows the JSON text and keeps the keys of every open object;
 `GuardedMatcher` takes from a row the tokens that would close a key which its object already has:
 
     {"a": 1, "b": 2, "a     in a key, `a` read so far: every token that starts with `"` goes, since
@@ -9,10 +9,8 @@ A scanner follows the JSON text byte by byte and keeps the keys of every open ob
 
 from __future__ import annotations
 
-import json
 import re
-from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,140 +18,54 @@ from numpy.typing import NDArray
 
 from structspec.grammars.base import Bitmask, FillJob, Matcher
 from structspec.grammars.drafts import is_allowed
+from structspec.grammars.key_places import TO_QUOTE, Keys, Place, decoded_whole
 from structspec.vocabulary import Vocabulary
 
-_QUOTE, _BACKSLASH = 0x22, 0x5C
-_OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = b"{}[]"
-_COMMA = 0x2C
-_OUTSIDE, _IN_KEY, _IN_STRING = range(3)
-_MANY_SPELLINGS = re.compile(rb'[^ -~]|["\\/]')  # characters that may be escaped
-_EVENTS = re.compile(rb'["{}[\],]'), re.compile(rb'["\\]')  # outside strings, and inside
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_TO_QUOTE = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL)
 _QUOTED = re.compile(rb'(?=("([^"]*)"))')
-_HIGHEST = b"\xff" * 8
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a JSON text the scanner stands.
-
-    `keys` holds one entry for each open bracket: the keys of an object, None for an array.
-    """
-
-    mode: int = _OUTSIDE
-    keys: tuple[frozenset[bytes] | None, ...] = ()
-    key: bytes = b""  # what was read of the open key, as written
-    is_escaped: bool = False
-    expects_key: bool = False
-
-    def after(self, data: bytes, *, may_repeat: bool = False) -> Place | None:
-        """The place behind these bytes; None where a key comes twice and may not."""
-        if not self.is_escaped and _EVENTS[self.mode != _OUTSIDE].search(data) is None:
-            return Place(_IN_KEY, self.keys, self.key + data) if self.mode == _IN_KEY else self
-        place: Place | None = self
-        for byte in data:
-            assert place is not None
-            place = place._step(byte, may_repeat)
-            if place is None:
-                return None
-        return place
-
-    def _step(self, byte: int, may_repeat: bool) -> Place | None:
-        if self.mode == _OUTSIDE:
-            return self._step_outside(byte)
-        if self.is_escaped:
-            return self._continued(byte, is_escaped=False)
-        if byte == _BACKSLASH:
-            return self._continued(byte, is_escaped=True)
-        if byte != _QUOTE:
-            return self._continued(byte, is_escaped=False)
-        if self.mode == _IN_STRING:
-            return Place(_OUTSIDE, self.keys)
-        seen, key = self.keys[-1], decoded(self.key)
-        assert seen is not None
-        if key in seen and not may_repeat:
-            return None
-        return Place(_OUTSIDE, (*self.keys[:-1], seen | {key}))
-
-    def _continued(self, byte: int, *, is_escaped: bool) -> Place:
-        if self.mode == _IN_KEY:
-            return Place(_IN_KEY, self.keys, self.key + bytes((byte,)), is_escaped)
-        if is_escaped == self.is_escaped:
-            return self
-        return Place(_IN_STRING, self.keys, b"", is_escaped)
-
-    def _step_outside(self, byte: int) -> Place:
-        if byte == _QUOTE:
-            return Place(_IN_KEY if self.expects_key else _IN_STRING, self.keys)
-        if byte == _OPEN_OBJECT:
-            return Place(_OUTSIDE, (*self.keys, frozenset()), expects_key=True)
-        if byte == _OPEN_ARRAY:
-            return Place(_OUTSIDE, (*self.keys, None))
-        if byte in (_CLOSE_OBJECT, _CLOSE_ARRAY):
-            return Place(_OUTSIDE, self.keys[:-1])
-        if byte == _COMMA:
-            is_object = bool(self.keys) and self.keys[-1] is not None
-            return Place(_OUTSIDE, self.keys, expects_key=is_object)
-        return self
-
-    @property
-    def rivals(self) -> frozenset[bytes]:
-        """The keys that the open one may not become."""
-        return (self.keys[-1] or frozenset()) if self.mode == _IN_KEY else frozenset()
-
-
-def decoded(key: bytes) -> bytes:
-    """A key as it is meant, whichever way its characters are escaped; as it is where it is none."""
-    if b"\\" not in key:
-        return key
-    try:
-        text: str = json.loads(b'"' + key + b'"')
-        return text.encode()
-    except ValueError:  # an escape or a character cut short, which no grammar takes
-        return key
+_TWO_KEYS = re.compile(rb'"\s*:.*,\s*".*"', re.DOTALL)
+_ESCAPED_KEY = re.compile(rb'"[^"]*\\[^"]*"')  # where escapes are backslashes alone
 
 
 class TokenTable:
     """The tokens of a vocabulary by what they may do to a key."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        texts = [(data, i) for i, data in enumerate(vocabulary.token_bytes) if data is not None]
-        texts.sort()
         self.token_bytes = vocabulary.token_bytes
-        self._sorted = [data for data, _ in texts]
-        self._ids = np.array([token_id for _, token_id in texts], np.int64)
-        quoted = [(data, token_id) for data, token_id in texts if b'"' in data]
-        # tokens that may close a key: their ids, and what of it they hold, by id
-        self.closing = np.array([token_id for _, token_id in quoted], np.int64)
-        self.ends = {token_id: _before_quote(data) for data, token_id in quoted}
+        quoted = [(i, data) for i, data in enumerate(self.token_bytes) if data and b'"' in data]
+        # tokens that may close a key
+        self.closing = [token_id for token_id, _ in quoted]
+        # the same by what they hold of it, as it is meant; those that cut an escape stand apart
+        self.ends: dict[bytes, list[int]] = {}
+        self.cut: list[int] = []
         # tokens that hold a whole key, by key
         self.holding: dict[bytes, list[int]] = {}
-        for data, token_id in quoted:
+        for token_id, data in quoted:
+            end = decoded_whole(_before_quote(data))
+            if end is None:
+                self.cut.append(token_id)
+            else:
+                self.ends.setdefault(end, []).append(token_id)
             for match in _QUOTED.finditer(data):
                 self.holding.setdefault(match[2], []).append(token_id)
         # tokens, very few, that may hold a key in another spelling, or two keys
-        self.intricate = tuple(token_id for data, token_id in quoted if _is_intricate(data))
-
-    def starting_with(self, prefix: bytes) -> NDArray[np.int64]:  # [num_tokens]
-        """Ids of the tokens that start so."""
-        low = bisect_left(self._sorted, prefix)
-        return self._ids[low : bisect_left(self._sorted, prefix + _HIGHEST, low)]
+        self.intricate = tuple(token_id for token_id, data in quoted if _is_intricate(data))
 
 
 def _before_quote(data: bytes) -> bytes:
     """What stands before the first quote that no backslash escapes; all of it if there is none."""
-    match = _TO_QUOTE.match(data)
+    match = TO_QUOTE.match(data)
     assert match is not None
     return match[0]
 
 
 def _is_intricate(data: bytes) -> bool:
-    if data.count(b'"') < 2:
+    if _TWO_KEYS.search(data):
+        return True
+    if b"\\" not in data:
         return False
-    # of a token that begins behind a backslash, or not, the quotes that are none of the text
-    num_quotes = max(_ESCAPE.sub(b"", start).count(b'"') for start in (data, data[1:]))
-    return num_quotes >= (2 if b"\\" in data else 4)
+    # a token may begin behind a backslash, or not
+    return any(_ESCAPED_KEY.search(_ESCAPE.sub(b"\\\\", start)) for start in (data, data[1:]))
 
 
 _TABLES: WeakKeyDictionary[Vocabulary, TokenTable] = WeakKeyDictionary()
@@ -166,44 +78,40 @@ def token_table(vocabulary: Vocabulary) -> TokenTable:
     return _TABLES[vocabulary]
 
 
-def repeats(row: NDArray[np.int32], place: Place, table: TokenTable) -> list[int]:
-    """The tokens of a filled row that would repeat a key.
+def suspects(keys: Keys, table: TokenTable) -> list[int]:
+    """The tokens that hold a key which an open object has: to be followed byte by byte."""
+    names = frozenset[bytes]().union(*filter(None, keys))
+    held = {i for name in names & table.holding.keys() for i in table.holding[name]}
+    return [*held.union(table.intricate)]
 
-    Tokens are followed byte by byte only where they might: those that hold a key that an open
-    object has, and, where a key or its rivals have escapes, those that may close it.
+
+def repeating(
+    row: NDArray[np.int32], place: Place, some: list[int], table: TokenTable
+) -> list[int]:
+    """Those of some tokens that a row allows and that repeat a key from this place on."""
+    token_bytes = table.token_bytes
+    return [i for i in _allowed(row, some) if place.after(token_bytes[i] or b"") is None]
+
+
+def closing_again(row: NDArray[np.int32], place: Place, table: TokenTable) -> list[int]:
+    """The tokens, allowed by a row, that would make of the open key one that the object has.
+
+    They are found by what is left of the other key; where an escape is cut short, by trying.
     """
-    found: list[int] = []
-    suspects = {token_id for token_id in table.intricate if _is_set(row, token_id)}
-    for keys in place.keys:
-        for key in keys or ():
-            suspects.update(i for i in table.holding.get(key, ()) if _is_set(row, i))
     rivals = place.rivals
-    if rivals and (b"\\" in place.key or any(map(_MANY_SPELLINGS.search, rivals))):
-        for token_id in _allowed(row, table.closing):
-            end = table.ends[token_id]
-            if place.is_escaped or b"\\" in end:
-                suspects.add(token_id)
-            elif decoded(place.key + end) in rivals:
-                found.append(token_id)
-    else:
-        for rival in rivals:
-            if rival.startswith(place.key):
-                found += _allowed(row, table.starting_with(rival[len(place.key) :] + b'"'))
-    for token_id in suspects:
-        data = table.token_bytes[token_id]
-        if data is not None and place.after(data) is None:
-            found.append(token_id)
-    return found
+    if not rivals:
+        return []
+    begun = None if place.is_escaped else decoded_whole(place.key)
+    if begun is None:
+        return repeating(row, place, table.closing, table)
+    rests = (rival[len(begun) :] for rival in rivals if rival.startswith(begun))
+    ends = [i for rest in rests for i in table.ends.get(rest, ())]
+    return _allowed(row, ends) + repeating(row, place, table.cut, table)
 
 
-def _is_set(row: NDArray[np.int32], token_id: int) -> bool:
-    return bool((int(row[token_id >> 5]) >> (token_id & 31)) & 1)
-
-
-def _allowed(row: NDArray[np.int32], ids: NDArray[np.int64]) -> list[int]:
+def _allowed(row: NDArray[np.int32], token_ids: Sequence[int]) -> list[int]:
     """Those of the tokens that a row allows."""
-    kept: list[int] = ids[(row[ids >> 5] >> (ids & 31)) & 1 == 1].tolist()
-    return kept
+    return [i for i in token_ids if row.item(i >> 5) >> (i & 31) & 1]
 
 
 class GuardedMatcher:
@@ -213,12 +121,13 @@ class GuardedMatcher:
     stays as it was: the finished text is validated anyway, and the report says so.
     """
 
-    __slots__ = ("_places", "_table", "inner")
+    __slots__ = ("_places", "_suspects", "_suspects_of", "_table", "inner")
 
     def __init__(self, inner: Matcher, vocabulary: Vocabulary) -> None:
         self.inner = inner
         self._table = token_table(vocabulary)
         self._places = [Place()]  # one for each accepted token, so that they can be undone
+        self._suspects, self._suspects_of = suspects((), self._table), ()
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`."""
@@ -272,7 +181,10 @@ class GuardedMatcher:
 
     def _take_repeats(self, row: NDArray[np.int32], place: Place) -> bool:
         """Whether the row had to stay as it was."""
-        repeated = repeats(row, place, self._table) if any(place.keys) else []
+        if place.keys is not self._suspects_of:
+            self._suspects, self._suspects_of = suspects(place.keys, self._table), place.keys
+        repeated = repeating(row, place, self._suspects, self._table)
+        repeated += closing_again(row, place, self._table)
         if not repeated:
             return False
         before = row.copy()
