@@ -91,6 +91,12 @@ class Matcher(Protocol):
     def forced(self, limit: int) -> bytes:
         """The text that every valid continuation starts with, at most `limit` bytes."""
 
+    def forced_tokens(self, limit: int) -> list[int]:
+        """The tokens that the masks leave no choice about from here on, at most `limit`.
+
+        Empty where more than one token is allowed, though they all begin the same text.
+        """
+
     def tokens_to_end(self) -> int | None:
         """The fewest tokens to a valid end; None where the backend cannot know."""
 
@@ -155,8 +161,8 @@ class Backend(Protocol):
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill the rows of many requests at once and say how many drafts each one's grammar takes.
 
-        Row `first_row + i` masks the logits that verify draft i; the last is the bonus row. A row
-        behind the first refused draft is left as it is. No matcher's state changes. Raises
+        Row `first_row + i` masks the logits that verify draft i; the last is the bonus row. What
+        is in a row behind the first refused draft means nothing. No matcher's state changes. Raises
         MatcherFailed when the library gives up on one of them; rows are then not to be used.
         """
 

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 import json
 
-# Where the text is forced the mask would otherwise hold its canonical tokens alone, though others
-# spell it as well and are taken: a mask and what is accepted have to agree.
-OPTIONS = '%llguidance {"no_forcing": true}'
-
-
-def with_forcing(grammar: str) -> str:
-    """A grammar as llguidance reads it, to show canonical tokens alone where text is forced."""
-    return grammar.replace(json.dumps(OPTIONS)[1:-1], "")
-
 
 class LarkText:
     """A grammar while it is written; each distinct body is one rule or terminal.
@@ -61,7 +52,7 @@ class LarkText:
 
     def text(self, start: str) -> str:
         """The whole grammar, whose start rule has this body."""
-        return "\n".join((f"start: {start}", *self._lines, OPTIONS, ""))
+        return "\n".join((f"start: {start}", *self._lines, ""))
 
 
 def literal(text: str) -> str:

@@ -32,7 +32,6 @@ from structspec.grammars.base import (
 from structspec.grammars.composition import form_of
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
 from structspec.grammars.form import Cfg, leaves
-from structspec.grammars.lark_text import with_forcing
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.llguidance_tokens import SPECIAL, make_tokenizer
@@ -163,8 +162,6 @@ class LLGuidanceGrammar:
         if lowered.has_free_keys:  # made here, where it keeps no step waiting
             token_table(backend.vocabulary)
         self._markers = special_token_ids(lowered.grammar)
-        if self._markers:  # the library finds no way from text to a special token without
-            self._grammar = with_forcing(self._grammar)
         self._spares: deque[LLMatcher] = deque(maxlen=_NUM_SPARES)
         first = self._build()
         self._probe(first)
@@ -286,20 +283,25 @@ class LLGuidanceMatcher:
             return is_allowed_here
         if self._num_stops or not self.is_writable(token_id):
             return False
-        if self._markers and not self._is_shown(token_id):
+        if not self._is_shown(token_id):
             return False
-        is_taken: bool = self.library.try_consume_tokens([token_id]) == 1
-        if not is_taken:
+        return self._consume([token_id]) == 1
+
+    def _consume(self, token_ids: list[int]) -> int:
+        """Advance by the first of these tokens that the grammar takes; how many that were."""
+        num_taken: int = self.library.try_consume_tokens(token_ids)
+        if num_taken < len(token_ids):
             check(self.library)
-        elif self._num_astray is not None:
-            self._num_astray += 1
-        return is_taken
+        if self._num_astray is not None:
+            self._num_astray += num_taken
+        return num_taken
 
     def _is_shown(self, token_id: int) -> bool:
-        """Whether the mask has it: among special tokens it has canonical tokens only."""
-        bitmask = np.zeros((1, self._vocabulary.num_words), np.int32)
-        self.fill(bitmask, 0)
-        return is_allowed(bitmask, 0, token_id)
+        """Whether the mask may have it: where text is forced it has one token, the canonical."""
+        if not self.library.compute_ff_bytes():  # quick beside looking for tokens
+            return True
+        forced = self.library.compute_ff_tokens()
+        return not forced or forced[0] == token_id
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens, stop tokens included."""
@@ -316,6 +318,18 @@ class LLGuidanceMatcher:
             return b""
         forced: bytes = self.library.compute_ff_bytes()
         return forced.partition(SPECIAL)[0][:limit]
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        """The canonical tokens of forced text, as far as nothing may merge with them."""
+        forced: list[int] = []
+        while len(forced) < limit and not self._num_stops and not self.library.is_accepting():
+            tokens = self.library.compute_ff_tokens()
+            num_taken = self._consume(tokens)
+            forced += tokens[:num_taken]
+            if num_taken == 0:
+                break
+        self.rollback(len(forced))
+        return forced[:limit]
 
     def tokens_to_end(self) -> int | None:
         """llguidance cannot know."""

@@ -14,7 +14,7 @@ from structspec.grammars.lark_checks import check_productive
 from structspec.grammars.lark_losses import find_losses
 from structspec.grammars.lark_negation import keep_to_text
 from structspec.grammars.lark_reader import InlineJson, inline_json, tokens_of
-from structspec.grammars.lark_text import OPTIONS, LarkText
+from structspec.grammars.lark_text import LarkText
 
 _IGNORED = "what %ignore allows is written behind JSON, not before it"
 
@@ -30,8 +30,7 @@ class LarkGrammar:
     def to_llguidance(self) -> str:
         """The grammar as LLMatcher reads it."""
         parts = [{"name": name, "lark_grammar": text} for name, text in self.parts.items()]
-        text = f"{self.text}\n{OPTIONS}\n"
-        return json.dumps({"grammars": [{"lark_grammar": text}, *parts]})
+        return json.dumps({"grammars": [{"lark_grammar": self.text}, *parts]})
 
 
 def lower_lark(text: str, prefix: str = "json") -> LarkGrammar:

@@ -206,6 +206,10 @@ class LMFormatEnforcerMatcher:
         """Nothing: a parser knows one character at a time."""
         return b""
 
+    def forced_tokens(self, limit: int) -> list[int]:
+        """None: where text is forced the masks show all that spell it."""
+        return []
+
     def tokens_to_end(self) -> int | None:
         """lm-format-enforcer cannot know."""
         return None

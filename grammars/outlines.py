@@ -182,6 +182,10 @@ class OutlinesMatcher:
         """Nothing: the index knows tokens, not text."""
         return b""
 
+    def forced_tokens(self, limit: int) -> list[int]:
+        """None: where text is forced the masks show all that spell it."""
+        return []
+
     def tokens_to_end(self) -> int | None:
         """outlines-core cannot know."""
         return None

@@ -158,6 +158,10 @@ class GuardedMatcher:
         """The text every valid continuation starts with."""
         return self.inner.forced(limit)
 
+    def forced_tokens(self, limit: int) -> list[int]:
+        """What the matcher inside leaves no choice about; of it there may be repeats."""
+        return self.inner.forced_tokens(limit)
+
     def tokens_to_end(self) -> int | None:
         """As the matcher inside."""
         return self.inner.tokens_to_end()

@@ -147,6 +147,10 @@ class XGrammarMatcher:
         forced: str = self.library.find_jump_forward_string()
         return forced.encode()[:limit]
 
+    def forced_tokens(self, limit: int) -> list[int]:
+        """None: where text is forced the masks show all that spell it."""
+        return []
+
     def tokens_to_end(self) -> int | None:
         """xgrammar cannot know."""
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,9 @@ def _to_value(
     is_cut = request.finish_reason == "length" or request.text.is_stopped
     if compiled is None:
         return text
-    if is_cut and not is_complete(text, compiled, vocabulary, must_end=task.target is not None):
+    must_end = task.target is not None
+    token_ids = request.output_token_ids
+    if is_cut and not is_complete(text, token_ids, compiled, vocabulary, must_end=must_end):
         raise Truncated(_why_cut(request, task.constraint))
     if task.target is None:
         return text
@@ -90,21 +93,39 @@ def _to_value(
 
 
 def is_complete(
-    text: str, compiled: CompiledGrammar, vocabulary: Vocabulary, *, must_end: bool
+    text: str,
+    token_ids: Sequence[int],
+    compiled: CompiledGrammar,
+    vocabulary: Vocabulary,
+    *,
+    must_end: bool,
 ) -> bool:
-    """Whether `text` as it stands is a text of the grammar.
+    """Whether `text`, a beginning of what these tokens spell, is a text of the grammar.
 
     With `must_end` only one that nothing can follow: a JSON number cut off is a number still, but
     not the one that was meant.
     """
     matcher = compiled.matcher()
-    if not all(matcher.accept(token_id) for token_id in vocabulary.encode_text(text)):
+    if not all(matcher.accept(token_id) for token_id in _within(text, token_ids, vocabulary)):
         return False
     bitmask = allocate_bitmask(1, vocabulary.vocab_size)
     matcher.fill(bitmask, 0)
     allowed = np.flatnonzero(unpack_row(bitmask[0], vocabulary.vocab_size))
     may_stop = bool(np.isin(allowed, vocabulary.stop_token_ids).any())
     return may_stop and not (must_end and len(allowed) > len(vocabulary.stop_token_ids))
+
+
+def _within(text: str, token_ids: Sequence[int], vocabulary: Vocabulary) -> list[int]:
+    """The tokens that were written of this text; what is left of one cut in two is spelled anew."""
+    within: list[int] = []
+    num_bytes, data = 0, text.encode()
+    for token_id in token_ids:
+        end = num_bytes + len(vocabulary.token_bytes[token_id] or b"")
+        if end > len(data):
+            break
+        within.append(token_id)
+        num_bytes = end
+    return within + vocabulary.encode_text(data[num_bytes:].decode(errors="ignore"))
 
 
 def _why_cut(request: Request, constraint: Constraint | None) -> str:

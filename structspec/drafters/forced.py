@@ -1,4 +1,6 @@
-"""Drafts from the text a grammar forces, in the tokens the model would spell it with."""
+"""Drafts from what a grammar forces.
+
+Tokens where the masks force those; else the forced text, as the model would spell it."""
 
 from __future__ import annotations
 
@@ -37,9 +39,15 @@ class ForcedDrafter:
     def _propose_one(self, request: Request, limit: int) -> Spelling:
         if limit <= 0 or request.matcher is None:
             return Spelling()
-        text = forced_text(request.matcher, self._vocabulary, limit)
-        context = request.last_output_token_ids(NUM_CONTEXT_TOKENS)
-        return self._habits.spell(text, context, limit)
+        matcher, context = request.matcher, request.last_output_token_ids(NUM_CONTEXT_TOKENS)
+        fixed = matcher.forced_tokens(limit)
+        num_taken = sum(1 for _ in takewhile(matcher.accept, fixed))
+        text = forced_text(matcher, self._vocabulary, limit - num_taken)
+        matcher.rollback(num_taken)
+        context = [*context, *fixed[:num_taken]][-NUM_CONTEXT_TOKENS:]
+        spelling = self._habits.spell(text, context, limit - num_taken)
+        openings = {num_taken + i: opening for i, opening in spelling.openings.items()}
+        return Spelling(fixed[:num_taken] + spelling.token_ids, openings)
 
 
 def forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:

@@ -146,9 +146,10 @@ class HybridDrafter:
                 return
 
     def _take_forced(self, walk: _Walk) -> int:
+        num_taken = walk.take(walk.matcher.forced_tokens(walk.num_free), is_forced=True)
         text = forced_text(walk.matcher, self._vocabulary, walk.num_free)
         spelling = self._habits.spell(text, walk.context, walk.num_free)
-        return walk.take_spelled(spelling, is_forced=True)
+        return num_taken + walk.take_spelled(spelling, is_forced=True)
 
     def _guess(self, walk: _Walk) -> int:
         """Draft from prompt lookup, the surest kind first; says how many tokens were taken."""

@@ -55,6 +55,9 @@ class TextsMatcher:
         left = [text[len(self.written) :] for text in self.texts if text.startswith(self.written)]
         return os.path.commonprefix(left)[:limit]
 
+    def forced_tokens(self, limit: int) -> list[int]:
+        return []
+
     def tokens_to_end(self):
         return None
 

@@ -165,6 +165,23 @@ def test_forced_text_starts_every_continuation(vocabulary_name, library, name, s
         assert matcher.accept(pick(row, vocabulary, number))
 
 
+@MATCHERS
+@WALKS
+@given(steps=STEPS)
+def test_each_forced_token_is_the_only_one_allowed(vocabulary_name, library, name, steps):
+    vocabulary = VOCABULARIES[vocabulary_name]()
+    matcher = compiled(vocabulary_name, library, name).matcher()
+    for _, number in steps:
+        before, forced = row_of(matcher, vocabulary), matcher.forced_tokens(40)
+        np.testing.assert_array_equal(row_of(matcher, vocabulary), before)
+        assert matcher.forced_tokens(2) == forced[:2]
+        for token_id in forced:
+            row = unpack_row(row_of(matcher, vocabulary), vocabulary.vocab_size)
+            assert np.flatnonzero(row).tolist() == [token_id]
+            assert matcher.accept(token_id)
+        assert matcher.accept(pick(row_of(matcher, vocabulary), vocabulary, number))
+
+
 @pytest.mark.parametrize(("library", "name"), [case[:2] for case in CASES], ids=CASE_IDS)
 @WALKS
 @given(numbers=st.lists(st.integers(0, 10**6), max_size=15))

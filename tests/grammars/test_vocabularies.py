@@ -1,9 +1,13 @@
-"""Masks over vocabularies of every kind: a token is allowed exactly where each of its bytes is."""
+"""Masks over vocabularies of every kind.
+
+A token is allowed exactly where each of its bytes is; where text is forced, the canonical one.
+"""
 
 from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -127,15 +131,23 @@ def takes_bytes(matcher: Matcher, data: bytes) -> bool:
     return num_taken == len(data)
 
 
+def canonical(text: str, last: bytes, vocabulary: Vocabulary) -> set[bytes]:
+    """What text begins with in the tokenizer's tokens: by itself, and behind the last token."""
+    spelled = [vocabulary.encode_text(before + text) for before in ("", last.decode())]
+    tokens = [[vocabulary.token_bytes[i] or b"" for i in token_ids] for token_ids in spelled]
+    return {tokens[0][0]} | ({tokens[1][1]} if last and tokens[1][0] == last else set())
+
+
 @WALKED
 @LAW
 @given(numbers=st.lists(st.integers(0, 10**6), max_size=12), seed=st.integers(0, 10**6))
-def test_a_token_is_allowed_exactly_where_each_of_its_bytes_is(
+def test_a_token_is_allowed_exactly_where_its_bytes_are_or_is_the_canonical_one_of_forced_text(
     vocabulary_name, library, name, numbers, seed
 ):
     vocabulary = vocabulary_of(vocabulary_name)
     matcher = compiled(vocabulary, library, name).matcher()
     by_bytes = compiled(BYTES, library, name).matcher()
+    last = b""
     for number in numbers:
         texts = allowed_by(matcher, vocabulary)
         texts[list(vocabulary.stop_token_ids)] = False
@@ -144,8 +156,17 @@ def test_a_token_is_allowed_exactly_where_each_of_its_bytes_is(
         ids = np.flatnonzero(texts)
         token_id = int(ids[number % len(ids)])
         assert matcher.accept(token_id)
-        assert all(map(by_bytes.accept, vocabulary.token_bytes[token_id]))
+        last = vocabulary.token_bytes[token_id]
+        assert all(map(by_bytes.accept, last))
     allowed = allowed_by(matcher, vocabulary)
+    forced = matcher.forced_tokens(1)
+    if forced:
+        assert np.flatnonzero(allowed).tolist() == forced
+        data, text = vocabulary.token_bytes[forced[0]], by_bytes.forced(1000)
+        assert text.startswith(data)
+        with suppress(UnicodeDecodeError):  # halves of characters have no spelling of their own
+            assert data in canonical(text.decode(), last, vocabulary)
+        return
     may_stop = allowed_by(by_bytes, BYTES)[STOP]
     chosen = np.random.default_rng(seed)
     some = chosen.integers(0, vocabulary.vocab_size, 300)
@@ -169,7 +190,7 @@ def test_text_is_taken_token_by_token_and_then_any_of_the_stop_tokens(
     token_ids = vocabulary.encode_text(TEXTS[name])
     assert vocabulary.decode_bytes(token_ids).decode() == TEXTS[name]
     for token_id in token_ids[:-1]:
-        assert matcher.accept(token_id)
+        assert matcher.accept(token_id), (vocabulary.token_bytes[token_id], matcher.forced(30))
         if name != "regex":  # which may end in many places
             assert not any(map(matcher.accept, vocabulary.stop_token_ids))
     assert matcher.accept(token_ids[-1])
