@@ -13,7 +13,6 @@ from structspec.grammars.lark_text import LarkText, times
 
 _MAX_STATES = 800  # of a count of items: beyond, `contains` is left to validation
 _MAX_PLACES = 500  # each a rule inside the one before, which takes stack
-_MAX_DISTINCT = 40  # values told apart by one bit each
 
 
 def counted_goals(array: Array) -> tuple[Goal, ...]:
@@ -160,11 +159,9 @@ class ArrayWriter:
     def _distinct(self, array: Array) -> str | None:
         """Values out of a short list, each at most once: a bit for each that was written."""
         values = None if array.prefix or array.counted else self.choices(array.rest)
-        if values is None or len(values) > _MAX_DISTINCT or self.layout.own:
+        if not values or self.layout.own:
             return None
         low, high = array.min_items, array.max_items
-        if low > len(values):
-            return None
         name, comma = self.lark.reserve(), self.layout.item_separator
         room = "" if high is None else f"bit_count_lt(_, {high})"
         bodies = [f'"" %if bit_count_ge(_, {low})']

@@ -10,13 +10,14 @@ from structspec.grammars.base import Finding, Report
 from structspec.grammars.json.arrays import ArrayWriter
 from structspec.grammars.json.expand import Expander
 from structspec.grammars.json.layout import Layout, make_layout
+from structspec.grammars.json.listed import list_values
 from structspec.grammars.json.numbers import json_schema_of, number_body, simplified
 from structspec.grammars.json.objects import ObjectWriter
 from structspec.grammars.json.plan import Plan
 from structspec.grammars.json.productive import Part, Productive, find_productive
 from structspec.grammars.json.report import make_report
 from structspec.grammars.json.shapes import Array, Boolean, Goal, Null, Number, String
-from structspec.grammars.json.strings import literal_body, string_body
+from structspec.grammars.json.strings import string_body
 from structspec.grammars.json_schema import Document, parse
 from structspec.grammars.keywords import CONSTRAINTS
 from structspec.grammars.lark_text import LarkText
@@ -52,7 +53,7 @@ def write_document(lark: LarkText, constraint: JsonSchema) -> WrittenJson:
     start = writer.start(root)
     report = make_report(document, expander, productive, frozenset(writer.losses))
     plans = [p for parts in productive.parts.values() for p in parts if isinstance(p, Plan)]
-    open_plans = [plan for plan in plans if plan.cells]
+    open_plans = [plan for plan in plans if (plan.cells if layout.own else plan.unnamed)]
     is_counted = any(plan.min_members or plan.max_members is not None for plan in open_plans)
     return WrittenJson(start, report, bool(open_plans), is_counted)
 
@@ -84,7 +85,9 @@ def _nothing_satisfies(
     ]
     if not culprits:
         return GrammarError("no finite value satisfies this schema", pointer="#")
-    culprit = culprits[-1]  # the deepest: parts come after their whole
+    # `false` is seldom what is wrong: rather that the whole cannot do with it
+    wholes = [node for node in culprits if node.schema is not False]
+    culprit = (wholes or culprits)[-1]  # the deepest: parts come after their whole
     keywords = [keyword for keyword in culprit.keywords() if keyword in CONSTRAINTS]
     reason = f" together: {', '.join(keywords)}" if keywords else ""
     return GrammarError(
@@ -188,27 +191,9 @@ class _Writer:
         return self.lark.terminal(number_body(number, is_lenient=is_lenient))
 
     def _choices(self, goal: Goal) -> tuple[str, ...] | None:
-        """All the values of a goal as terminals, where each part is a list of scalars."""
-        choices: list[str] = []
-        for part in self.productive.parts.get(goal, ()):
-            match part:
-                case Null():
-                    choices.append('"null"')
-                case Boolean():
-                    choices += (self.lark.terminal(_either([v])) for v in sorted(part.values))
-                case String() if part.values is not None:
-                    choices += (
-                        self.lark.terminal(literal_body(text, is_lenient=self._is_lenient))
-                        for text in part.values
-                    )
-                case Number() if part.values is not None:
-                    choices += (
-                        self._number(Number(part.is_integer, values=(v,))) for v in part.values
-                    )
-                case _:
-                    return None
-            self.losses |= part.losses
-        return tuple(choices)
+        """All the values of a goal as Lark, where they can be listed."""
+        values = list_values(self.productive.parts.get(goal, ()))
+        return None if values is None else tuple(map(self._body, values.values()))
 
 
 def _either(values: list[bool]) -> str:

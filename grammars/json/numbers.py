@@ -59,13 +59,20 @@ def simplified(number: Number) -> Number:
     if number.is_integer:
         step = Fraction(lcm(step.numerator, 1), gcd(step.denominator, 1))
         number = replace(number, multiple=None if step == 1 else step)
-    if number.lower is None or number.upper is None:
+    values = multiples_in_range(number, step, _MAX_LISTED)
+    if values is None:
         return number
-    if (number.upper.value - number.lower.value) / step > _MAX_LISTED:
-        return number
-    first, last = -(-number.lower.value // step), number.upper.value // step
-    values = tuple(value for n in range(first, last + 1) if number.has(value := n * step))
     return Number(number.is_integer, values=values, losses=number.losses)
+
+
+def multiples_in_range(number: Number, step: Fraction, limit: int) -> tuple[Fraction, ...] | None:
+    """Those of its numbers that are multiples of a step, if the range has room for few."""
+    if number.lower is None or number.upper is None:
+        return None
+    if (number.upper.value - number.lower.value) / step > limit:
+        return None
+    first, last = -(-number.lower.value // step), number.upper.value // step
+    return tuple(value for n in range(first, last + 1) if number.has(value := n * step))
 
 
 def has_number(number: Number) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from structspec.errors import UnsupportedConstraint
@@ -38,6 +38,10 @@ class ObjectWriter:
 
     def write(self, plan: Plan, *, any_order: bool) -> str:
         """The body of a rule for these objects."""
+        if plan.named and (self.layout.own or (plan.unnamed and _is_counted(plan))):
+            for finding in plan.listing:
+                self.lose(finding)
+            plan = plan.unlisted()
         if any_order and (len(plan.slots) > 1 or (plan.slots and plan.cells)):
             return self._any_order(plan)
         num_states = (len(plan.slots) + 1) * (_cap(plan) + 1)
@@ -70,10 +74,10 @@ class ObjectWriter:
         return f"{key} {self.layout.key_separator} {self.value(slot.goal)}"
 
     def _free(self, plan: Plan) -> str | None:
-        """A free key and its value; None where there are none."""
+        """A free key that is not listed, and its value; None where there are none."""
         items = [
             f"{self._key(cell, plan.taken)} {self.layout.key_separator} {self.value(cell.goal)}"
-            for cell in plan.cells
+            for cell in plan.unnamed
         ]
         if not items:
             return None
@@ -157,6 +161,8 @@ class ObjectWriter:
         low = max(plan.min_members - count, 0)
         high = None if plan.max_members is None else plan.max_members - count
         free = self._free(plan)
+        if plan.named and (high is None or high > 0):
+            return self._named_tail(plan, free, low, high, is_first=count == 0)
         if free is None or high == 0:
             return "" if count and not low else None
         comma = self.layout.item_separator
@@ -165,19 +171,49 @@ class ObjectWriter:
         more = times(max(low - 1, 0), None if high is None else high - 1)
         return free if high == 1 else f"{free} ({comma} {free}){more}"
 
+    def _named_tail(
+        self, plan: Plan, free: str | None, low: int, high: int | None, *, is_first: bool
+    ) -> str | None:
+        """The same where keys are listed, each at most once: a bit for each that was written."""
+        if low > len(plan.named) and free is None:
+            return None
+        done = [f"bit_count_ge(_, {low})"] if low else []
+        room = [] if high is None else [f"bit_count_lt(_, {high})"]
+        name = self._bits(plan.named, free, done, room)
+        return self._firsts(name, plan.named, free) if is_first else f"{name}::0x0"
+
+    def _bits(
+        self, slots: Sequence[Slot], free: str | None, done: list[str], room: list[str]
+    ) -> str:
+        """The rule for what may follow the keys whose bits are set, to the end of the object."""
+        name, comma = self.lark.reserve(), self.layout.item_separator
+        bodies = [f'""{_condition(done)}']
+        for bit, slot in enumerate(slots):
+            condition = _condition([f"bit_clear({bit})", *room])
+            bodies.append(f"{comma} {self._item(slot)} {name}::set_bit({bit}){condition}")
+        bodies += [] if free is None else [f"{comma} {free} {name}::_"]
+        self.lark.define(f"{name}::_", " | ".join(bodies))
+        return name
+
+    def _firsts(self, name: str, slots: Sequence[Slot], free: str | None) -> str:
+        """Any key, and what that rule says may follow it."""
+        items = [f"{self._item(slot)} {name}::{1 << bit:#x}" for bit, slot in enumerate(slots)]
+        items += [] if free is None else [f"{free} {name}::0x0"]
+        return f"({' | '.join(items)})"
+
     def _any_order(self, plan: Plan) -> str:
         """One bit for each key that was written; required keys have the first bits."""
         if self.layout.own:
             raise UnsupportedConstraint(
                 "property_order='any' and style='pretty' do not go together"
             )
-        if len(plan.slots) > _MAX_ANY_ORDER:
+        slots = sorted((*plan.slots, *plan.named), key=lambda slot: not slot.is_required)
+        if len(slots) > _MAX_ANY_ORDER:
             raise UnsupportedConstraint(
-                f"property_order='any' takes up to {_MAX_ANY_ORDER} keys, not {len(plan.slots)}"
+                f"property_order='any' takes up to {_MAX_ANY_ORDER} keys, not {len(slots)}"
             )
-        slots = sorted(plan.slots, key=lambda slot: not slot.is_required)
         num_required = sum(slot.is_required for slot in slots)
-        if (plan.cells and _is_counted(plan)) or plan.min_members > len(slots):
+        if (plan.unnamed and _is_counted(plan)) or plan.min_members > len(slots):
             for keyword, is_there in (
                 ("minProperties", plan.min_members),
                 ("maxProperties", plan.max_members is not None),
@@ -188,18 +224,11 @@ class ObjectWriter:
         done = [f"is_ones([0:{num_required}])"] if num_required else []
         done += [f"bit_count_ge(_, {plan.min_members})"] if plan.min_members else []
         room = [] if plan.max_members is None else [f"bit_count_lt(_, {plan.max_members})"]
-        name, comma = self.lark.reserve(), self.layout.item_separator
-        bodies = [f'""{_condition(done)}']
-        firsts = []
-        for bit, slot in enumerate(slots):
-            item, written = self._item(slot), f"{name}::set_bit({bit})"
-            bodies.append(f"{comma} {item} {written}{_condition([f'bit_clear({bit})', *room])}")
-            firsts.append(f"{item} {name}::{1 << bit:#x}")
-        if (free := self._free(plan)) is not None:
-            bodies.append(f"{comma} {free} {name}::_")
-            firsts.append(f"{free} {name}::0x0")
-        self.lark.define(f"{name}::_", " | ".join(bodies))
-        return self._wrapped(f"({' | '.join(firsts)})", may_be_empty=not done)
+        if plan.max_members == 0:
+            return self._wrapped(None, may_be_empty=not done)
+        free = self._free(plan)
+        name = self._bits(slots, free, done, room)
+        return self._wrapped(self._firsts(name, slots, free), may_be_empty=not done)
 
 
 def _condition(conditions: list[str]) -> str:
@@ -214,7 +243,7 @@ def _condition(conditions: list[str]) -> str:
 def _is_counted(plan: Plan) -> bool:
     """Whether the number of keys has to be known, beyond whether there are any."""
     num_required = sum(slot.is_required for slot in plan.slots)
-    most = None if plan.cells else len(plan.slots)
+    most = None if plan.unnamed else len(plan.slots) + len(plan.named)
     is_bound = plan.max_members is not None and (most is None or most > plan.max_members)
     return is_bound or plan.min_members > max(num_required, 1)
 

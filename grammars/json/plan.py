@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 from structspec.grammars.base import Finding
 from structspec.grammars.json.expand import Expander
 from structspec.grammars.json.shapes import ANYTHING, Goal, Layer, Object, String, both
+from structspec.grammars.json.strings import string_regex
 from structspec.grammars.regexes import syntax
-from structspec.grammars.regexes.derive import are_disjoint, can_always_grow, is_empty, matches
+from structspec.grammars.regexes.derive import (
+    are_disjoint,
+    can_always_grow,
+    is_empty,
+    matches,
+    words,
+)
 from structspec.grammars.regexes.syntax import Regex
 
+MAX_NAMED = 64  # free keys told apart by one bit each
+_REPEATED = "a key may come twice where few are possible"
 _MAX_OVERLAPPING = 5  # patterns: one cell for each of their 2 ** 5 combinations
 
 
@@ -26,10 +36,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Free keys of one kind (`regex` None: any not taken) whose values meet one goal."""
+    """Free keys of one kind (`regex` None: any not taken) whose values meet one goal.
+
+    `names` are all the keys there are, where they are few enough to be listed.
+    """
 
     regex: Regex | None
     goal: Goal
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,23 @@ class Plan:
     max_members: int | None
     losses: frozenset[Finding]
     is_closed: bool = False
+    listing: frozenset[Finding] = frozenset()  # what is lost where listed keys are not told apart
+
+    @property
+    def named(self) -> tuple[Slot, ...]:
+        """The free keys that are listed."""
+        return tuple(
+            Slot(name, cell.goal, False) for cell in self.cells for name in cell.names or ()
+        )
+
+    @property
+    def unnamed(self) -> tuple[Cell, ...]:
+        """The free keys that are not."""
+        return tuple(cell for cell in self.cells if cell.names is None)
+
+    def unlisted(self) -> Plan:
+        """The same with all free keys alike, none of them told from the others."""
+        return replace(self, cells=tuple(replace(cell, names=None) for cell in self.cells))
 
     @property
     def goals(self) -> tuple[Goal, ...]:
@@ -70,14 +101,16 @@ def plan_object(shape: Object, expander: Expander, *, closed: bool) -> Plan | No
     num_required = sum(slot.is_required for slot in slots)
     if shape.max_members is not None and num_required > shape.max_members:
         return None
+    cells = _cells(shape, names, losses, closed=is_closed)
     return Plan(
         tuple(slots),
-        _cells(shape, names, losses, closed=is_closed),
+        cells,
         tuple(shape.members),
         shape.min_members,
         shape.max_members,
         frozenset(losses),
         is_closed,
+        frozenset(_findings(shape.layers, _REPEATED) if any(c.names for c in cells) else ()),
     )
 
 
@@ -99,18 +132,11 @@ def _names_regex(
         choices = []
         for shape in expander.shapes(layer.names):
             if isinstance(shape, String):
-                choices.append(_string_regex(shape))
+                choices.append(string_regex(shape))
                 losses |= shape.losses
         regex = syntax.alternatives(*choices)
         found = regex if found is None else syntax.both(found, regex)
     return found, losses
-
-
-def _string_regex(shape: String) -> Regex:
-    if shape.values is not None:
-        return syntax.alternatives(*map(syntax.text, shape.values))
-    length = syntax.repeat(syntax.ANY_CHARACTER, shape.min_length, shape.max_length)
-    return syntax.both(length, *shape.regexes)
 
 
 def _cells(
@@ -138,11 +164,25 @@ def _cells(
         parts += [] if names is None else [names]
         regex = syntax.both(*parts, free)
         if is_empty(regex) is not True:
-            cells.append(Cell(regex, goal))
+            cells.append(Cell(regex, goal, _list_keys(regex)))
+    if sum(len(cell.names or ()) for cell in cells) > MAX_NAMED:
+        cells = [replace(cell, names=None) for cell in cells]
     # where there is always one more key, keys can be kept from coming twice
-    if any(cell.regex and can_always_grow(cell.regex) is not True for cell in cells):
-        losses |= _findings(shape.layers, "a key may come twice where few are possible")
+    if any(
+        cell.regex and cell.names is None and can_always_grow(cell.regex) is not True
+        for cell in cells
+    ):
+        losses |= _findings(shape.layers, _REPEATED)
     return tuple(cells)
+
+
+@lru_cache(maxsize=512)
+def _list_keys(regex: Regex) -> tuple[str, ...] | None:
+    """All the keys that match, if they are few."""
+    if can_always_grow(regex) is not False:
+        return None
+    found = words(regex, MAX_NAMED)
+    return None if found is None else tuple(found)
 
 
 def _findings(layers: tuple[Layer, ...], reason: str) -> set[Finding]:

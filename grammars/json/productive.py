@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from structspec.errors import GrammarError
 from structspec.grammars.json.arrays import counted_goals
 from structspec.grammars.json.expand import Expander
+from structspec.grammars.json.listed import Listing, has_enough_values, list_values
 from structspec.grammars.json.numbers import has_number
 from structspec.grammars.json.plan import Plan, plan_object
 from structspec.grammars.json.shapes import (
@@ -38,7 +39,7 @@ class Productive:
 
 def find_productive(expander: Expander, root: Goal, *, closed: bool) -> Productive:
     """The least solution of: a part has a value when all that it must hold has one."""
-    found = _reach(expander, root, closed=closed)
+    found = _with_enough_values(_reach(expander, root, closed=closed))
     finite: set[Goal] = set()
     order = list(reversed(found))  # parts come after their whole: most are settled in one pass
     num_before = -1
@@ -75,6 +76,22 @@ def _reach(expander: Expander, root: Goal, *, closed: bool) -> dict[Goal, tuple[
     return found
 
 
+def _with_enough_values(found: dict[Goal, tuple[Part, ...]]) -> dict[Goal, tuple[Part, ...]]:
+    """Without the arrays whose items would have to repeat."""
+
+    def values_of(goal: Goal) -> Listing:
+        return list_values(found.get(goal, ()))
+
+    return {
+        goal: tuple(
+            part
+            for part in parts
+            if not isinstance(part, Array) or has_enough_values(part, values_of)
+        )
+        for goal, parts in found.items()
+    }
+
+
 def _part(shape: Shape, expander: Expander, *, closed: bool) -> Part | None:
     """An object's plan, another shape as it is; None for what plainly has no value.
 
@@ -101,8 +118,8 @@ def _goals(part: Part) -> tuple[Goal, ...]:
 def _is_finite(part: Part, finite: set[Goal]) -> bool:
     if isinstance(part, Plan):
         required = [slot.goal for slot in part.slots if slot.is_required]
-        num_possible = sum(slot.goal in finite for slot in part.slots)
-        has_more = any(cell.goal in finite for cell in part.cells)
+        num_possible = sum(slot.goal in finite for slot in (*part.slots, *part.named))
+        has_more = any(cell.goal in finite for cell in part.unnamed)
         return finite.issuperset(required) and (has_more or num_possible >= part.min_members)
     if isinstance(part, Array):
         num_first = min(part.min_items, len(part.prefix))

@@ -13,12 +13,13 @@ from functools import lru_cache
 
 from structspec.grammars.json.shapes import String
 from structspec.grammars.lark_text import LarkText, times
-from structspec.grammars.regexes.derive import is_empty
+from structspec.grammars.regexes.derive import is_empty, length_bounds, words
 from structspec.grammars.regexes.lark import FREE_CHARACTER, QUOTED_ANY, to_lark
 from structspec.grammars.regexes.syntax import (
     ANY_CHARACTER,
     ANYTHING,
     Regex,
+    alternatives,
     both,
     repeat,
     sequence,
@@ -37,10 +38,32 @@ def has_text(string: String) -> bool:
         return bool(string.values)
     if not string.regexes:
         return True  # lengths alone leave room
+    return _has_match(string_regex(string))
+
+
+def string_regex(string: String) -> Regex:
+    """Which texts these are."""
+    if string.values is not None:
+        return alternatives(*map(text_regex, string.values))
     regex = both(*string.regexes)
     if string.min_length or string.max_length is not None:
         regex = both(repeat(ANY_CHARACTER, string.min_length, string.max_length), regex)
-    return _has_match(regex)
+    return regex
+
+
+def list_texts(string: String, limit: int) -> tuple[str, ...] | None:
+    """All of them, if they are few; None where they are more, or not soon found."""
+    if string.values is not None:
+        return string.values if len(string.values) <= limit else None
+    return _list_words(string_regex(string), limit) if string.regexes else None
+
+
+@lru_cache(maxsize=512)
+def _list_words(regex: Regex, limit: int) -> tuple[str, ...] | None:
+    if length_bounds(regex)[1] is None:
+        return None
+    found = words(regex, limit)
+    return None if found is None else tuple(found)
 
 
 @lru_cache(maxsize=512)
