@@ -7,7 +7,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -23,7 +22,6 @@ from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import (
     Bitmask,
     FillJob,
-    Matcher,
     MatcherFailed,
     Packed,
     Report,
@@ -113,18 +111,7 @@ class LLGuidanceBackend:
         is_long = num_rows * self._seconds_per_row >= self._parallel_above_s
         start = time.perf_counter()
         if is_long and len(jobs) > 1:
-            bare = [replace(job, matcher=_unguarded(job.matcher)) for job in jobs]
-            guarded = [
-                (index, job, job.matcher)
-                for index, job in enumerate(jobs)
-                if isinstance(job.matcher, GuardedMatcher)
-            ]
-            before = [bitmask[_rows(job)].copy() for _, job, _ in guarded]
-            counts = self._fill_in_parallel(bare, bitmask)
-            for (index, job, matcher), rows in zip(guarded, before, strict=True):
-                counts[index] = matcher.repair(job, counts[index], bitmask)
-                num_filled = 1 + counts[index]
-                bitmask[_rows(job)][num_filled:] = rows[num_filled:]
+            counts = self._fill_in_parallel(jobs, bitmask)
         else:
             counts = [fill_job(job, bitmask) for job in jobs]
         seconds = (time.perf_counter() - start) / max(1, num_rows)
@@ -133,9 +120,9 @@ class LLGuidanceBackend:
 
     def _fill_in_parallel(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         walks = [_Walk(job) for job in jobs]
-        alone = [(walk.scout, walk.job.first_row) for walk in walks if walk.is_single_row]
+        alone = [(walk.scout, walk.first_row) for walk in walks if walk.is_single_row]
         drafted = [
-            (walk.scout, walk.job.first_row, walk.text_draft) for walk in walks if walk.text_draft
+            (walk.scout, walk.first_row, walk.text_draft) for walk in walks if walk.text_draft
         ]
         if alone:
             fill_next_token_bitmask_par(self._executor, alone, bitmask)
@@ -211,14 +198,6 @@ class LLGuidanceGrammar:
             raise GrammarError(
                 "no text at all satisfies this constraint (does it recurse forever?)"
             )
-
-
-def _rows(job: FillJob) -> slice:
-    return slice(job.first_row, job.first_row + 1 + len(job.draft_token_ids))
-
-
-def _unguarded(matcher: Matcher) -> Matcher:
-    return matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
 
 
 def _keep(spares: deque[LLMatcher], library: LLMatcher) -> None:
@@ -345,34 +324,37 @@ def check(library: LLMatcher) -> None:
 class _Walk:
     """One job split into what llguidance walks itself (text) and what comes behind it."""
 
-    __slots__ = ("job", "matcher", "scout", "text_draft")
+    __slots__ = ("_job", "_matcher", "_places", "first_row", "is_single_row", "scout", "text_draft")
 
     def __init__(self, job: FillJob) -> None:
-        matcher = job.matcher
+        guard = job.matcher if isinstance(job.matcher, GuardedMatcher) else None
+        matcher = job.matcher if guard is None else guard.inner
         assert isinstance(matcher, LLGuidanceMatcher)
-        self.job, self.matcher = job, matcher
+        self._job, self._matcher, self.first_row = job, matcher, job.first_row
+        self._places = [] if guard is None else guard.places_of(job.draft_token_ids)
         self.scout = matcher.library.deep_copy()
         # the library stops at a stop token and fails on an id it does not know
         self.text_draft: list[int] = []
-        if not matcher.is_stopped:
+        is_walked = self._places is not None and not matcher.is_stopped
+        if is_walked:
             self.text_draft = list(takewhile(matcher.is_writable, job.draft_token_ids))
-
-    @property
-    def is_single_row(self) -> bool:
-        """Whether only the first row is the library's."""
-        return not self.text_draft and not self.matcher.is_stopped
+        self.is_single_row = is_walked and not self.text_draft  # the library's is the first alone
 
     def finish(self, bitmask: Bitmask) -> int:
         """How many drafts are taken; fills the rows behind a stop token."""
-        row, stops = self.job.first_row, self.matcher.vocabulary.stop_token_ids
-        if self.matcher.is_stopped:
+        if self._places is None:  # a draft repeats a key: rare
+            return fill_job(self._job, bitmask)
+        row, stops = self.first_row, self._matcher.vocabulary.stop_token_ids
+        if self._matcher.is_stopped:
             fill_stop_row(bitmask, row, stops)
         check(self.scout)
         num_valid = 0
-        for token_id in self.job.draft_token_ids:
+        for token_id in self._job.draft_token_ids:
             if not is_allowed(bitmask, row + num_valid, token_id):
                 break
             num_valid += 1
             if token_id in stops:
                 fill_stop_row(bitmask, row + num_valid, stops)
+        if isinstance(self._job.matcher, GuardedMatcher):
+            self._job.matcher.take_repeats(bitmask, row, self._places[: num_valid + 1])
         return num_valid

@@ -16,8 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from structspec.grammars.base import Bitmask, FillJob, Matcher
-from structspec.grammars.drafts import is_allowed
+from structspec.grammars.base import Bitmask, Matcher
 from structspec.grammars.key_places import TO_QUOTE, Keys, Place, decoded_whole
 from structspec.vocabulary import Vocabulary
 
@@ -127,7 +126,8 @@ class GuardedMatcher:
         self.inner = inner
         self._table = token_table(vocabulary)
         self._places = [Place()]  # one for each accepted token, so that they can be undone
-        self._suspects, self._suspects_of = suspects((), self._table), ()
+        self._suspects = suspects((), self._table)
+        self._suspects_of: Keys = ()
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`."""
@@ -136,12 +136,12 @@ class GuardedMatcher:
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
-        data = self._table.token_bytes[token_id] if self._is_token(token_id) else None
-        place = self._places[-1].after(data or b"")
+        data = self._text_of(token_id)
+        place = self._places[-1].after(data)
         if place is None:
             if not self._is_trapped():
                 return False
-            place = self._places[-1].after(data or b"", may_repeat=True)
+            place = self._places[-1].after(data, may_repeat=True)
             assert place is not None
         if not self.inner.accept(token_id):
             return False
@@ -166,22 +166,24 @@ class GuardedMatcher:
         """As the matcher inside."""
         return self.inner.tokens_to_end()
 
-    def repair(self, job: FillJob, num_valid: int, bitmask: Bitmask) -> int:
-        """Take repeats from rows that the matcher inside filled; how many drafts are left."""
-        place = self._places[-1]
-        for index in range(num_valid + 1):
-            row = job.first_row + index
-            self._take_repeats(bitmask[row], place)
-            if index == num_valid or not is_allowed(bitmask, row, job.draft_token_ids[index]):
-                return index
-            data = self._table.token_bytes[job.draft_token_ids[index]]
-            following = place.after(data or b"", may_repeat=True)
-            assert following is not None
-            place = following
-        raise AssertionError("the loop returns")
+    def places_of(self, draft_token_ids: Sequence[int]) -> list[Place] | None:
+        """Where the row of each draft stands, and the last; None where a draft repeats a key."""
+        places = [self._places[-1]]
+        for token_id in draft_token_ids:
+            place = places[-1].after(self._text_of(token_id))
+            if place is None:
+                return None
+            places.append(place)
+        return places
 
-    def _is_token(self, token_id: int) -> bool:
-        return 0 <= token_id < len(self._table.token_bytes)
+    def take_repeats(self, bitmask: Bitmask, first_row: int, places: Sequence[Place]) -> None:
+        """Take repeats from rows that the matcher inside filled at these places."""
+        for row, place in enumerate(places, first_row):
+            self._take_repeats(bitmask[row], place)
+
+    def _text_of(self, token_id: int) -> bytes:
+        is_token = 0 <= token_id < len(self._table.token_bytes)
+        return (self._table.token_bytes[token_id] if is_token else None) or b""
 
     def _take_repeats(self, row: NDArray[np.int32], place: Place) -> bool:
         """Whether the row had to stay as it was."""
