@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structspec.grammars.base import Bitmask, Matcher
-from structspec.grammars.key_places import TO_QUOTE, Keys, Place, decoded_whole
+from structspec.grammars.key_places import IN_KEY, TO_QUOTE, Keys, Place, decoded, decoded_whole
 from structspec.vocabulary import Vocabulary
 
-_ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_QUOTED = re.compile(rb'(?=("([^"]*)"))')
+_QUOTED = re.compile(rb'(?="((?:[^"\\]|\\.)*)")', re.DOTALL)
 _TWO_KEYS = re.compile(rb'"\s*:.*,\s*".*"', re.DOTALL)
-_ESCAPED_KEY = re.compile(rb'"[^"]*\\[^"]*"')  # where escapes are backslashes alone
 
 
 class TokenTable:
@@ -37,7 +35,7 @@ class TokenTable:
         # the same by what they hold of it, as it is meant; those that cut an escape stand apart
         self.ends: dict[bytes, list[int]] = {}
         self.cut: list[int] = []
-        # tokens that hold a whole key, by key
+        # tokens that hold a whole key, by key, as it is meant
         self.holding: dict[bytes, list[int]] = {}
         for token_id, data in quoted:
             end = decoded_whole(_before_quote(data))
@@ -46,9 +44,9 @@ class TokenTable:
             else:
                 self.ends.setdefault(end, []).append(token_id)
             for match in _QUOTED.finditer(data):
-                self.holding.setdefault(match[2], []).append(token_id)
-        # tokens, very few, that may hold a key in another spelling, or two keys
-        self.intricate = tuple(token_id for token_id, data in quoted if _is_intricate(data))
+                self.holding.setdefault(decoded(match[1]), []).append(token_id)
+        # tokens, very few, that may hold one key twice
+        self.doubling = [token_id for token_id, data in quoted if _TWO_KEYS.search(data)]
 
 
 def _before_quote(data: bytes) -> bytes:
@@ -56,15 +54,6 @@ def _before_quote(data: bytes) -> bytes:
     match = TO_QUOTE.match(data)
     assert match is not None
     return match[0]
-
-
-def _is_intricate(data: bytes) -> bool:
-    if _TWO_KEYS.search(data):
-        return True
-    if b"\\" not in data:
-        return False
-    # a token may begin behind a backslash, or not
-    return any(_ESCAPED_KEY.search(_ESCAPE.sub(b"\\\\", start)) for start in (data, data[1:]))
 
 
 _TABLES: WeakKeyDictionary[Vocabulary, TokenTable] = WeakKeyDictionary()
@@ -81,7 +70,7 @@ def suspects(keys: Keys, table: TokenTable) -> list[int]:
     """The tokens that hold a key which an open object has: to be followed byte by byte."""
     names = frozenset[bytes]().union(*filter(None, keys))
     held = {i for name in names & table.holding.keys() for i in table.holding[name]}
-    return [*held.union(table.intricate)]
+    return [*held.union(table.doubling)]
 
 
 def repeating(
@@ -189,8 +178,9 @@ class GuardedMatcher:
         """Whether the row had to stay as it was."""
         if place.keys is not self._suspects_of:
             self._suspects, self._suspects_of = suspects(place.keys, self._table), place.keys
-        repeated = repeating(row, place, self._suspects, self._table)
-        repeated += closing_again(row, place, self._table)
+        repeated = repeating(row, place, self._suspects, self._table) if self._suspects else []
+        if place.mode == IN_KEY:
+            repeated += closing_again(row, place, self._table)
         if not repeated:
             return False
         before = row.copy()
