@@ -6,13 +6,14 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from collections import OrderedDict
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from structspec.grammars.base import CompiledGrammar, Finding, Packed, Report
 from structspec.vocabulary import Vocabulary
@@ -20,6 +21,8 @@ from structspec.vocabulary import Vocabulary
 logger = logging.getLogger("structspec")
 
 _MAGIC = b"structspec grammar 1\n"
+_FINISHED, _UNFINISHED = ".grammar", ".grammar-part"
+_NUM_PARTS = 32  # of a budget: so much may be written between two looks at the folder
 _LIBRARIES = ("llguidance", "xgrammar", "outlines-core", "lm-format-enforcer", "interegular")
 
 
@@ -54,38 +57,86 @@ class DiskCache:
     """Packed grammars in a folder that processes may share; a bad entry counts as none.
 
     An entry's name says what it was made from: constraint, vocabulary, library versions and the
-    code that lowers. Nothing is ever deleted; empty the folder when it is too large.
+    code that lowers. Those unused the longest are deleted where all together take more than
+    `max_bytes`: looked after in the first write, and again whenever as much as was left, or a part
+    of `max_bytes`, has been written, since other processes write as well. Other files stay.
     """
 
-    def __init__(self, folder: Path, vocabulary: Vocabulary) -> None:
+    def __init__(self, folder: Path, vocabulary: Vocabulary, max_bytes: int) -> None:
         self._folder = folder
         self._vocabulary = vocabulary
+        self._max_bytes = max_bytes
+        self._unwatched_bytes = 0  # to be written before the folder is looked at again
+        self._is_warned = False
 
     def read(self, library: str, digest: str) -> Packed | None:
-        """The entry, if there is a whole one."""
+        """The entry, if there is a whole one; it is the last used now."""
+        file = self._file(library, digest)
         try:
-            content = self._file(library, digest).read_bytes()
+            content = file.read_bytes()
         except OSError:
             return None
         checksum, payload = content[len(_MAGIC) :][:32], content[len(_MAGIC) + 32 :]
         if not content.startswith(_MAGIC) or hashlib.sha256(payload).digest() != checksum:
             return None
+        with suppress(OSError):  # deleted by another process, or not ours to touch
+            os.utime(file)
         return _from_bytes(payload)
 
     def write(self, library: str, digest: str, packed: Packed) -> None:
         """Put an entry in place in one step; a folder that cannot be written is only logged."""
         payload = _to_bytes(packed)
+        content = _MAGIC + hashlib.sha256(payload).digest() + payload
+        if len(content) > self._max_bytes:
+            return
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-                file.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
-            os.replace(file.name, self._file(library, digest))
+            self._put(self._file(library, digest), content)
+            self._unwatched_bytes -= len(content)
+            if self._unwatched_bytes <= 0:
+                num_bytes = shrink(self._folder, self._max_bytes)
+                part = self._max_bytes // _NUM_PARTS
+                self._unwatched_bytes = min(self._max_bytes - num_bytes, part)
         except OSError as error:
-            logger.warning("a compiled grammar could not be kept in %s: %s", self._folder, error)
+            if not self._is_warned:  # once, not with every compile
+                logger.warning("compiled grammars cannot be kept in %s: %s", self._folder, error)
+            self._is_warned = True
+
+    def _put(self, target: Path, content: bytes) -> None:
+        with NamedTemporaryFile(dir=self._folder, suffix=_UNFINISHED, delete=False) as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.replace(file.name, target)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(file.name)
+                raise
 
     def _file(self, library: str, digest: str) -> Path:
         parts = (library, digest, self._vocabulary.fingerprint, _code_fingerprint())
-        return self._folder / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()}.grammar"
+        return self._folder / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()}{_FINISHED}"
+
+
+def shrink(folder: Path, max_bytes: int) -> int:
+    """Delete the entries unused the longest until all fit; how many bytes they take then.
+
+    Safe beside other processes: what they delete in between is gone as well.
+    """
+    entries: list[tuple[int, int, str]] = []
+    for entry in os.scandir(folder):
+        if entry.name.endswith((_FINISHED, _UNFINISHED)):
+            with suppress(FileNotFoundError):
+                status = entry.stat()
+                entries.append((status.st_mtime_ns, status.st_size, entry.path))
+    num_bytes = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if num_bytes <= max_bytes:
+            break
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        num_bytes -= size
+    return num_bytes
 
 
 def _to_bytes(packed: Packed) -> bytes:

@@ -46,9 +46,10 @@ class GrammarCompiler:
 
     Equal constraints share one compile and its result; a failure is not kept. The last used are
     kept, at most `cache_size` of them and `max_cache_bytes` together, and with a `cache_dir` also
-    on disk. After `timeout_s` of compiling the future gets CompileTimeout. What compiles in
-    milliseconds does so in `num_threads` threads, everything else in at most `num_processes`
-    other processes with `max_memory_bytes` each. Short constraints go first.
+    on disk, where they may take `max_cache_dir_bytes`. After `timeout_s` of compiling the future
+    gets CompileTimeout. What compiles in milliseconds does so in `num_threads` threads, everything
+    else in at most `num_processes` other processes with `max_memory_bytes` each. Short constraints
+    go first.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class GrammarCompiler:
         cache_size: int = 256,
         max_cache_bytes: int = 2**28,
         cache_dir: str | Path | None = None,
+        max_cache_dir_bytes: int = 2**30,
     ) -> None:
         check_backend_name(backend)
         if num_threads < 1 or not timeout_s > 0 or cache_size < 0:
@@ -76,13 +78,22 @@ class GrammarCompiler:
                 "num_processes, max_memory_bytes and max_constraint_bytes must be at least 1, not"
                 f" {num_processes!r}, {max_memory_bytes!r} and {max_constraint_bytes!r}"
             )
-        if max_cache_bytes < 0:
-            raise InvalidRequest(f"max_cache_bytes must be at least 0, not {max_cache_bytes!r}")
+        if max_cache_bytes < 0 or max_cache_dir_bytes < 0:
+            raise InvalidRequest(
+                "max_cache_bytes and max_cache_dir_bytes must be at least 0, not"
+                f" {max_cache_bytes!r} and {max_cache_dir_bytes!r}"
+            )
+        if cache_dir == "":
+            raise InvalidRequest("cache_dir is empty; write '.' for the working folder")
         self.vocabulary = vocabulary
         self._backend: BackendName = backend
         self._timeout_s = timeout_s
         self._max_constraint_bytes = max_constraint_bytes
-        self._disk = None if cache_dir is None else DiskCache(Path(cache_dir), vocabulary)
+        self._disk = (
+            None
+            if cache_dir is None
+            else DiskCache(Path(cache_dir), vocabulary, max_cache_dir_bytes)
+        )
         self._backends = Backends(vocabulary)
         self._workers = WorkerPool(vocabulary, WorkerLimits(timeout_s, max_memory_bytes))
         self._num_processes = num_processes

@@ -37,12 +37,13 @@ class EngineConfig:
     compile_timeout_s: float = 10.0
     num_compile_threads: int = 2
     compile_cache_dir: str | Path | None = None  # where compiled grammars are kept for next time
+    max_compile_cache_dir_bytes: int = 2**30  # those unused the longest are deleted beyond
     speculative: SpeculativeConfig = field(default_factory=SpeculativeConfig)
 
     def __post_init__(self) -> None:
         _check_integers(self, 1, "block_size", "max_num_requests", "max_num_batched_tokens")
         _check_integers(self, 1, "num_compile_threads")
-        _check_integers(self, 0, "max_num_draft_tokens")
+        _check_integers(self, 0, "max_num_draft_tokens", "max_compile_cache_dir_bytes")
         for name in ("num_blocks", "max_model_len"):
             if getattr(self, name) is not None:
                 _check_integers(self, 1, name)

@@ -80,6 +80,7 @@ class Service:
             num_threads=config.num_compile_threads,
             timeout_s=config.compile_timeout_s,
             cache_dir=config.compile_cache_dir,
+            max_cache_dir_bytes=config.max_compile_cache_dir_bytes,
         )
         block_manager = BlockManager(num_blocks, config.block_size)
         return Engine(
