@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +103,7 @@ def run_bench_grammars(options: argparse.Namespace) -> int:
     from structspec.bench.vocabularies import load_vocabulary
     from structspec.errors import InvalidRequest
 
+    _check_numbers(options)
     columns = tuple(dict.fromkeys(options.backend or DEFAULT_COLUMNS))
     check_columns(columns)
     load_vocabulary(options.vocab)  # a mistake shows before any worker starts
@@ -121,6 +123,18 @@ def run_bench_grammars(options: argparse.Namespace) -> int:
         for table in score_tables(results):
             console.print(table)
     return 0
+
+
+def _check_numbers(options: argparse.Namespace) -> None:
+    """Raise InvalidRequest for a number that nothing can be done with."""
+    from structspec.errors import InvalidRequest
+
+    for name in ("workers", "memory", "sample"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise InvalidRequest(f"--{name} must be at least 1, not {value}")
+    if not 0 < options.timeout < math.inf:
+        raise InvalidRequest(f"--timeout must be above 0 and finite, not {options.timeout}")
 
 
 def run_bench_quality(options: argparse.Namespace) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from structspec.cli.constraints import add_compiling, add_text_constraints
-from structspec.cli.generate import load_schema, read_text
+from structspec.cli.inputs import load_schema, read_file, read_stdin
 from structspec.constraint import Choice, Grammar, Regex
 from structspec.errors import GrammarError
 
@@ -92,9 +91,9 @@ def read_constraint(options: argparse.Namespace) -> Any:
     if options.choice is not None:
         return Choice(tuple(options.choice))
     if options.grammar is not None:
-        return Grammar(read_text(options.grammar))
+        return Grammar(read_file(options.grammar))
     if options.schema == "-":
-        return sys.stdin.read()
+        return read_stdin()
     return load_schema(options.schema)
 
 

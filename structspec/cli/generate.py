@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import json
-import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from structspec.errors import InvalidRequest
+from structspec.cli.inputs import load_schema, read_file
 
 if TYPE_CHECKING:
     from structspec.generation import Generation
@@ -50,6 +47,7 @@ def check(arguments: dict[str, Any]) -> None:
 
     That takes milliseconds, where loading a model to be told of an open bracket takes seconds.
     """
+    from structspec.added_findings import with_unheld
     from structspec.compiler import GrammarCompiler
     from structspec.options import resolve_options
     from structspec.policy import check_report
@@ -60,6 +58,7 @@ def check(arguments: dict[str, Any]) -> None:
         compiler = GrammarCompiler(Vocabulary.bytes(), num_threads=1)
         try:
             report = compiler.submit(task.constraint, task.backend).result().report
+            report = with_unheld(report, task.unheld)
             check_report(report, task.constraint, task.on_unsupported)
         finally:
             compiler.close()
@@ -69,7 +68,7 @@ def read_prompt(options: argparse.Namespace) -> str:
     """The prompt from the command line, a file or stdin."""
     if options.prompt is not None:
         return str(options.prompt)
-    return sys.stdin.read() if options.prompt_file == "-" else read_text(options.prompt_file)
+    return read_file(options.prompt_file)
 
 
 def read_arguments(options: argparse.Namespace) -> dict[str, Any]:
@@ -79,49 +78,8 @@ def read_arguments(options: argparse.Namespace) -> dict[str, Any]:
     if options.schema is not None:
         arguments["schema"] = load_schema(options.schema)
     if options.grammar is not None:
-        arguments["grammar"] = read_text(options.grammar)
+        arguments["grammar"] = read_file(options.grammar)
     return {name: value for name, value in arguments.items() if value is not None}
-
-
-def load_schema(text: str) -> Any:
-    """A schema from a file, from JSON text, or a Python type from `package.module:Name`."""
-    if not text.strip():
-        raise InvalidRequest("the schema is empty; give a file, JSON text or package.module:Name")
-    if text.lstrip().startswith("{") or text in ("true", "false"):
-        return text
-    module, colon, name = text.partition(":")
-    if module and colon and not Path(text).exists():
-        return load_type(module, name)
-    if not Path(text).exists() and re.fullmatch(r"[\w.]+\.[A-Z]\w*", text):
-        module, _, name = text.rpartition(".")
-        raise InvalidRequest(
-            f"there is no file {text}; a Python type is written with a colon: {module}:{name}"
-        )
-    return read_text(text)
-
-
-def load_type(module_name: str, name: str) -> Any:
-    """Import a type; the current folder is searched too, as `python -m` does."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        raise InvalidRequest(f"--schema {module_name}:{name}: {error}") from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise InvalidRequest(f"--schema: {module_name} has no {name!r}")
-        found = getattr(found, part)
-    return found
-
-
-def read_text(path: str | Path) -> str:
-    """A file's text; InvalidRequest where there is none."""
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")  # as Windows editors write it, too
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidRequest(f"cannot read {path}: {reason}") from error
 
 
 def as_json(generation: Generation, *, is_json: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,15 +100,56 @@ def test_gzip_is_read_and_a_sample_is_the_same_whatever_the_order(tmp_path):
     assert len(sampled[0]) == 7
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [("{", "as JSON lines"), ("", "no rows"), ('{"id": 1}', "no known format"), ("[]", "no known")],
-)
-def test_what_is_no_benchmark_is_named(tmp_path, content, reason):
+ROW = {"id": "a", "schema": {}, "tests": [{"data": 1, "valid": True}]}
+NO_ROWS = {
+    "{": "line 2: Expecting property name",
+    "[" * 100_000: "line 2: maximum recursion depth",
+    "1" * 5000: "line 2: Exceeds the limit",
+    '{"id": 1}': "line 2: 'tests' is missing",
+    "[]": "line 2: a row: dict is expected, not list",
+} | {
+    json.dumps(ROW | change): reason
+    for change, reason in [
+        ({"id": [1]}, "line 2: id: str is expected"),
+        ({"source": ["a"]}, "source, file and topic: str is expected"),
+        ({"features": 5}, "features: list is expected"),
+        ({"kind": "none"}, "kind is one of json_schema, regex, lark, ebnf, not 'none'"),
+        ({"kind": "lark", "grammar": 5}, "grammar: str is expected"),
+        ({"kind": "lark"}, "'grammar' is missing"),
+        ({"schema": "{}"}, "schema: dict | bool is expected"),
+        ({"tests": {}}, "tests: list is expected"),
+        ({"tests": ["a"]}, "a test: dict is expected"),
+        ({"tests": [{"data": 1}]}, "'valid' is missing"),
+        ({"tests": [{"data": 1, "valid": 1}]}, "valid: bool is expected"),
+        ({"tests": [{"valid": True}]}, "neither data nor text"),
+        ({"tests": [{"text": 5, "valid": True}]}, "text: str is expected"),
+    ]
+}
+
+
+@pytest.mark.parametrize("line", NO_ROWS, ids=lambda line: line[:40])
+def test_a_line_that_is_no_row_is_named_with_its_number(tmp_path, line):
     path = tmp_path / "rows.jsonl"
-    path.write_text(content)
-    with pytest.raises(InvalidRequest, match=reason):
+    path.write_text(f"\n{line}\n")
+    with pytest.raises(InvalidRequest, match=re.escape(NO_ROWS[line])):
         read_cases(path)
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"\x1f\x8b\x08\x00rubbish", b"", b"{}"])
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
+def test_a_file_that_is_no_benchmark_is_named(tmp_path, content, name):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InvalidRequest, match=name):
+        read_cases(path)
+
+
+def test_json_inside_a_grammar_may_have_any_white_space_where_the_row_gives_text(tmp_path):
+    probe = row("a", kind="lark", grammar='start: "<" %json {"type": "null"}\n')
+    (one,) = read(tmp_path, probe)
+    assert one.constraint() == Grammar(
+        'start: "<" %json {"x-guidance": {}, "type": "null"}\n', dialect="lark"
+    )
 
 
 def test_missing_file_is_named(tmp_path):
