@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from structspec.added_findings import with_unheld
 from structspec.compiler import GrammarCompiler
 from structspec.constraint import Constraint, JsonSchema, JsonStyle, PropertyOrder
 from structspec.errors import InvalidRequest, UnsupportedConstraint
@@ -139,27 +140,27 @@ def explain(
     Raises GrammarError, with the place, for a constraint that is wrong.
     """
     settings = {"closed": closed, "style": style, "property_order": property_order}
-    resolved = _resolve(constraint, {**settings, "backend": backend})
+    resolved, unheld = _resolve(constraint, {**settings, "backend": backend})
     vocabulary = vocabulary or Vocabulary.bytes()
     result = _compile(resolved, backend, vocabulary)
     if isinstance(result, Report):
-        return Explanation(resolved, result, vocabulary.vocab_size)
-    return Explanation(
-        resolved, result.report, vocabulary.vocab_size, result.compile_ms, result.num_bytes
-    )
+        return Explanation(resolved, with_unheld(result, unheld), vocabulary.vocab_size)
+    report = with_unheld(result.report, unheld)
+    return Explanation(resolved, report, vocabulary.vocab_size, result.compile_ms, result.num_bytes)
 
 
-def _resolve(constraint: Any, options: dict[str, Any]) -> Constraint:
+def _resolve(constraint: Any, options: dict[str, Any]) -> tuple[Constraint, tuple[Finding, ...]]:
+    """The constraint, and what a Python type asks beyond it."""
     if isinstance(constraint, Constraint) and not isinstance(constraint, JsonSchema):
         given = [name for name, value in options.items() if value is not None and name != "backend"]
         if given:
             raise InvalidRequest(f"{given[0]}= goes with a JSON schema, not with {constraint!r}")
-        return constraint
+        return constraint, ()
     if constraint is None:
         raise InvalidRequest("there is nothing to explain: pass a constraint or a schema")
-    resolved = resolve_options({"schema": constraint, **options}).constraint  # type: ignore[typeddict-item]
-    assert resolved is not None
-    return resolved
+    task = resolve_options({"schema": constraint, **options})  # type: ignore[typeddict-item]
+    assert task.constraint is not None
+    return task.constraint, task.unheld
 
 
 def _compile(

@@ -17,6 +17,7 @@ from structspec.constraint import (
     Regex,
 )
 from structspec.errors import InvalidRequest
+from structspec.grammars.base import Finding
 from structspec.prompting import SchemaInPrompt
 from structspec.request import SamplingParams
 from structspec.schema import SchemaTarget, resolve_schema
@@ -94,6 +95,11 @@ class Task:
     max_attempts: int
     schema_in_prompt: SchemaInPrompt
     sampling: Mapping[str, Any]  # fields of SamplingParams that were given
+
+    @property
+    def unheld(self) -> tuple[Finding, ...]:
+        """What the Python type asks beyond the constraint."""
+        return () if self.target is None else self.target.unheld
 
 
 def resolve_options(options: GenerateOptions) -> Task:

@@ -12,9 +12,11 @@ policy, `Generation.report` says what was not enforced.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
+from structspec.added_findings import GrammarWithFindings
 from structspec.constraint import Constraint, JsonSchema
 from structspec.errors import UnsupportedConstraint
 from structspec.grammars.base import CompiledGrammar, Finding, Report
@@ -59,25 +61,31 @@ def _place(finding: Finding) -> str:
 
 
 def unless_unsupported(
-    compiled: Future[CompiledGrammar], constraint: Constraint, on_unsupported: OnUnsupported
+    compiled: Future[CompiledGrammar],
+    constraint: Constraint,
+    on_unsupported: OnUnsupported,
+    unheld: Sequence[Finding] = (),
 ) -> Future[CompiledGrammar]:
-    """The same grammar, or UnsupportedConstraint where the policy does not accept its report."""
-    if _accepts_all(constraint, on_unsupported):
+    """The same grammar, or UnsupportedConstraint where the policy does not accept its report.
+
+    `unheld`, what the caller's type asks beyond the constraint, becomes part of the report.
+    """
+    if not unheld and _accepts_all(constraint, on_unsupported):
         return compiled
     checked: Future[CompiledGrammar] = Future()
     checked.set_running_or_notify_cancel()  # from here on nobody can cancel it
 
     def check(done: Future[CompiledGrammar]) -> None:
-        error = done.exception()
-        if error is None:
-            try:
-                check_report(done.result().report, constraint, on_unsupported)
-            except UnsupportedConstraint as refusal:
-                error = refusal
-        if error is not None:
+        if (error := done.exception()) is not None:
             checked.set_exception(error)
+            return
+        grammar = GrammarWithFindings(done.result(), unheld) if unheld else done.result()
+        try:
+            check_report(grammar.report, constraint, on_unsupported)
+        except UnsupportedConstraint as refusal:
+            checked.set_exception(refusal)
         else:
-            checked.set_result(done.result())
+            checked.set_result(grammar)
 
     compiled.add_done_callback(check)
     return checked

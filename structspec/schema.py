@@ -11,7 +11,9 @@ from typing import Any, NewType
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 
 from structspec.errors import GrammarError, InvalidRequest, OutputInvalid
+from structspec.grammars.base import Finding
 from structspec.json_value import MAX_ERRORS, compile_validator, json_pointer, parse_json
+from structspec.pydantic_checks import take_notes
 from structspec.pydantic_schema import TightJsonSchema
 
 ACCEPTED = (
@@ -29,13 +31,15 @@ class SchemaTarget:
     `#/age: message`. Exceptions other than ValueError and AssertionError that a model's own
     validators raise pass through. `read` is the same without checking the JSON schema: the JSON as
     it was parsed (of duplicate keys the last), or the Python type, which checks itself.
-    `json_schema` may be shared: read it, never change it.
+    `json_schema` may be shared: read it, never change it. `unheld` is what the type asks beyond it,
+    such as validators in Python: whatever conforms to the schema may still break that.
     """
 
     json_schema: dict[str, Any]
     validate: Callable[[str], Any]
     read: Callable[[str], Any]
     name: str
+    unheld: tuple[Finding, ...] = ()
 
 
 def resolve_schema(schema: Any) -> SchemaTarget:
@@ -90,10 +94,11 @@ def _from_type(schema: Any) -> SchemaTarget:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
         json_schema = adapter.json_schema(mode="validation", schema_generator=TightJsonSchema)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        unheld = take_notes(json_schema)
+    except (PydanticUserError, PydanticUndefinedAnnotation, ImportError) as error:
         reason = str(error).splitlines()[0].split(" Set `arbitrary_types_allowed", 1)[0]
         raise InvalidRequest(
-            f"schema={schema!r} cannot be used: {reason} Pass {ACCEPTED}."
+            f"schema={schema!r} cannot be used: {reason.rstrip('.')}. Pass {ACCEPTED}."
         ) from error
     violations = compile_validator(json_schema)
     is_named = isinstance(schema, type | NewType)
@@ -110,7 +115,7 @@ def _from_type(schema: Any) -> SchemaTarget:
             _raise_for(_pydantic_violations(error), text, name)
             raise
 
-    return SchemaTarget(json_schema, validate, read, name)
+    return SchemaTarget(json_schema, validate, read, name, unheld)
 
 
 # Building an adapter takes milliseconds. Only classes are remembered: `int | str == str | int`.

@@ -105,7 +105,9 @@ class Service:
         compiled: Future[CompiledGrammar] | None = None
         if task.constraint is not None:
             compiled = self.compiler.submit(task.constraint, task.backend)
-            compiled = unless_unsupported(compiled, task.constraint, task.on_unsupported)
+            compiled = unless_unsupported(
+                compiled, task.constraint, task.on_unsupported, task.unheld
+            )
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
         return Prepared(request, task)
 

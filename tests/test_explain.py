@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 import structspec
 from structspec import (
@@ -81,6 +82,21 @@ def test_what_is_validated_afterwards_says_so_and_why() -> None:
     assert (finding.pointer, finding.keyword) == ("#", "uniqueItems")
     assert finding.reason
     assert finding.reason in str(explanation)
+
+
+def test_what_a_python_type_checks_itself_is_validated_afterwards() -> None:
+    class Even(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def check(cls, number: int) -> int:
+            assert number % 2 == 0
+            return number
+
+    explanation = structspec.explain(Even)
+    assert explanation.verdict == "approximated"
+    assert re.search("validated afterwards:\n  #/properties/number  .*Even.check", str(explanation))
 
 
 def test_a_refusal_is_explained_rather_than_raised() -> None:

@@ -106,6 +106,18 @@ def test_a_grammar_that_is_accepted_or_failed_comes_through_as_it_is() -> None:
     )
 
 
+def test_what_only_the_type_checks_is_part_of_the_report_and_of_no_other() -> None:
+    done: Future[Any] = Future()
+    grammar = ToyGrammar(EXACT)
+    done.set_result(grammar)
+    unheld = (Finding("#/a", "after validator check"),)
+    told = unless_unsupported(done, JsonSchema(UNIQUE), "validate", unheld).result(0)
+    assert told.report.approximated == unheld and not told.report.exact
+    assert grammar.report is EXACT
+    with pytest.raises(UnsupportedConstraint, match="after validator check is not wholly"):
+        unless_unsupported(done, JsonSchema(UNIQUE), "error", unheld).result(0)
+
+
 # what comes of finished text
 
 
@@ -210,6 +222,7 @@ def test_what_does_not_validate_is_drawn_again_and_all_of_it_counted(llm: LLM) -
     single = llm.generate_raw(ASK, schema=Word)
     assert isinstance(one, Generation)
     assert (one.num_attempts, one.value.word, len(seen)) == (2, seen[1], 2)
+    assert one.report is not None and one.report.approximated[0].pointer == "#/properties/word"
     assert seen[0] == single.value.word
     assert one.usage.prompt_tokens == 2 * single.usage.prompt_tokens
     assert one.usage.completion_tokens == single.usage.completion_tokens + len(one.token_ids)

@@ -47,6 +47,10 @@ class Level(enum.IntEnum):
     HIGH = 2
 
 
+class Corner(enum.Enum):
+    ORIGIN = (0, 0)
+
+
 class Point(BaseModel):
     x: int
     y: int = 0
@@ -314,9 +318,83 @@ def test_what_is_no_type_is_an_invalid_request_that_says_what_to_pass(schema: An
         resolve_schema(schema)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [Literal[b"x"], Literal[Color.RED], Corner, dict[tuple[int, int], int], dict[None, int]],
+    ids=label,
+)
+def test_a_type_that_pydantic_reads_from_no_json_is_an_invalid_request(schema: Any) -> None:
+    with pytest.raises(InvalidRequest, match="[Pp]ydantic reads no"):
+        resolve_schema(schema)
+
+
+def test_a_union_leaves_out_what_pydantic_reads_from_no_json() -> None:
+    assert resolve_schema(Literal["a", b"b"]).json_schema == {"const": "a", "type": "string"}
+    assert resolve_schema(int | Corner).json_schema == {"type": "integer"}
+
+
+def test_what_runs_in_python_is_told_with_its_place_and_its_name() -> None:
+    class Day(BaseModel):
+        date: pydantic.FutureDate
+        x_: int = Field(alias="enum", default=1)
+
+        @pydantic.model_validator(mode="after")
+        def in_spring(self) -> Day:
+            return self
+
+    class Plan(BaseModel):
+        first: Day
+        others: list[Annotated[Even, pydantic.AfterValidator(lambda even: even)]]
+
+    target = resolve_schema(Plan)
+    told = {finding.pointer: finding.keyword for finding in target.unheld}
+    assert told == {
+        "#/$defs/Day": "after validator Day.in_spring",
+        "#/$defs/Day/properties/date": "now_op",
+        "#/$defs/Even/properties/number": "after validator Even.must_be_even",
+        "#/properties/others/items": "after validator <lambda>",
+    }
+    assert "x-" not in json.dumps(target.json_schema)
+    assert all("pydantic validates it afterwards" in one.reason for one in target.unheld)
+
+
+def test_what_runs_when_an_object_is_made_is_told() -> None:
+    @dataclasses.dataclass
+    class Span:
+        start: int
+        end: int
+
+        def __post_init__(self) -> None:
+            assert self.start < self.end
+
+    class Private(BaseModel):
+        value: int
+        _cache: dict[str, int] = pydantic.PrivateAttr(default_factory=dict)
+
+    class Made(Private):
+        def model_post_init(self, context: Any) -> None:
+            assert self.value
+
+    assert [one.keyword for one in resolve_schema(Span).unheld] == ["__post_init__"]
+    assert [one.keyword for one in resolve_schema(Made).unheld] == ["model_post_init"]
+    assert resolve_schema(Private).unheld == ()
+
+
+def test_a_schema_that_a_class_writes_itself_is_told() -> None:
+    class Loose(BaseModel):
+        value: int
+
+        @classmethod
+        def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
+            return {"type": "object"}
+
+    [finding] = resolve_schema(Loose).unheld
+    assert finding.keyword == "Loose.__get_pydantic_json_schema__"
+
+
 def test_nesting_beyond_pythons_own_limit_is_a_typed_error_of_schema_or_output() -> None:
     with pytest.raises(GrammarError, match="nested too deeply"):
-        resolve_schema('{"not": ' * 300 + "{}" + "}" * 300)
+        resolve_schema('{"not": ' * 600 + "{}" + "}" * 600)
     lists = {"$ref": "#/$defs/list", "$defs": {"list": {"items": {"$ref": "#/$defs/list"}}}}
     with pytest.raises(OutputInvalid, match="nested too deeply"):
         resolve_schema(lists).validate("[" * 400 + "]" * 400)

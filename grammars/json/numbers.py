@@ -32,6 +32,8 @@ _MAX_MULTIPLE, _MAX_PLACES = 10_000, 10**9  # remainders are states: 10,000 take
 _MAX_LIMIT = 10**17  # llguidance has no regex for ranges that end much beyond
 _MAX_LISTED = 256  # multiples in a range are listed up to so many
 _MANTISSA = r"[1-9](\.[0-9]+)?[eE]"
+# behind a mantissa, such that a float has the number and not zero in its place
+_POWER_ABOVE_ZERO = r"(\+?[0-9]+|-0*([0-9]{1,2}|[12][0-9]{2}|3([01][0-9]|2[0-3])))"
 
 
 def number_body(number: Number, *, is_lenient: bool) -> str:
@@ -182,7 +184,7 @@ def _at_most(limit: Limit) -> str:
     if value < 0:
         return f"-({_above(-value, limit.is_open)})"
     if value == 0 and limit.is_open:
-        return r"-([0-9.]*[1-9][0-9.]*([eE].*)?)"
+        return rf"-([0-9.]*[1-9][0-9.]*([eE]{_POWER_ABOVE_ZERO})?)"
     return f"-[0-9].*|{_below(value, limit.is_open)}"
 
 
@@ -200,7 +202,7 @@ def _above(value: Fraction, is_open: bool) -> str:
     else:
         forms += [] if is_open else [rf"{whole}(\.0+)?"]
     if value == 0:
-        forms.append(f"{_MANTISSA}[+-]?[0-9]+")
+        forms.append(f"{_MANTISSA}{_POWER_ABOVE_ZERO if is_open else '[+-]?[0-9]+'}")
     else:  # from the next power of ten on
         power = _num_tens(value)
         is_itself = is_open and 10**power == value

@@ -14,6 +14,7 @@ from structspec.grammars.regexes.derive import matches
 from structspec.grammars.regexes.lark import to_lark
 from tests.grammars.regexes.regexes import takes
 
+UUID_VERSIONS = (1, 3, 4, 5, 6, 7, 8)
 GOOD = {
     "date": ["2024-02-29", "2000-02-29", "0001-12-31"],
     "time": ["08:30:06Z", "08:30:06.283+00:20", "23:59:60z", "01:29:60+01:30", "15:59:60-08:00"],
@@ -36,6 +37,25 @@ GOOD = {
     "regex": [r"([abc])+\s+$", r"(a)\1", r"(?<n>x)\k<n>", ""],
     "host-name": ["www.example.com"],
     "ip-address": ["10.0.0.1"],
+    "base64": ["", "YQ==", "YWI=", "YWJj", "+/+/"],
+    "base64url": ["-_-_", "_w=="],
+    **{f"uuid{v}": [f"2EB8aa08-aa98-{v}1ea-B4aa-73b441d16380"] for v in UUID_VERSIONS},
+    "ipv4network": ["10.0.0.0/8", "1.2.3.4/32", "0.0.0.0/0", "192.168.192.0/18"],
+    "ipv6network": ["2001:db8::/32", "::/0", "::1/128"],
+    "ipv4interface": ["10.1.2.3/8", "1.2.3.4/32"],
+    "ipv6interface": ["2001:db8::1/32", "::1/0"],
+    "ipvanyaddress": ["1.2.3.4", "::1"],
+    "ipvanyinterface": ["1.2.3.4/5", "::1/7"],
+    "ipvanynetwork": ["10.0.0.0/8", "2001:db8::/32"],
+    "fraction": ["1/2", "-3/7", "4", "0/1"],
+    "python-complex": ["1+2j", "-1.5e3-0j", "2j", "1e-7", "-0.5"],
+    "python-datetime": ["2024-02-29T23:59:59", "0001-01-01T00:00:00.000001-03:20"],
+    "python-datetime-aware": ["2024-02-29T23:59:59Z", "2024-02-29T23:59:59.5+23:59"],
+    "python-datetime-naive": ["2024-02-29T23:59:59.123456"],
+    "python-time": ["00:00:00", "23:59:59.999999+01:00", "12:00:00Z"],
+    "python-timedelta": ["P1DT2H", "-PT0.000005S", "P3W", "P1Y35DT3H0.000007S", "PT0S"],
+    "python-url": ["http://a.b/c?d#e", "foo://u:p@x:65535", "urn:a:b", "file:///a", "ws://[::1]"],
+    "python-multi-host-url": ["pg://u:p@a.b:1,c:2/d", "x://1.2.3.4"],
 }
 BAD = {
     "date": ["2023-02-29", "1900-02-29", "2024-04-31", "2024-13-01", "0000-01-01", "20240101"],
@@ -59,6 +79,25 @@ BAD = {
     "regex": ["^(abc]", "a**", r"\Z", "(?P<n>x)", "(?#c)", "(?i)a"],
     "host-name": ["a_b"],
     "ip-address": ["10.0.0"],
+    "base64": ["YQ", "Y===", "YQ==YQ==", "-_-_", "Y Q="],
+    "base64url": ["+/+/", "_w"],
+    **{f"uuid{v}": ["2eb8aa08-aa98-21ea-b4aa-73b441d16380"] for v in UUID_VERSIONS},
+    "ipv4network": ["10.0.0.1/8", "1.2.3.4", "1.2.3.4/33", "192.168.224.0/18"],
+    "ipv6network": ["2001:db8::1/32", "::/129", "::"],
+    "ipv4interface": ["10.1.2.3", "1.2.3.4/33", "::/1"],
+    "ipv6interface": ["::1", "::1/129"],
+    "ipvanyaddress": ["1.2.3.4/5", "x"],
+    "ipvanyinterface": ["1.2.3.4"],
+    "ipvanynetwork": ["10.0.0.1/8", "::1/32"],
+    "fraction": ["1/0", "1/00", "a", "1/", "0.5/2"],
+    "python-complex": ["", "j", "1+2", "1+2i", "nan"],
+    "python-datetime": ["2024-02-30T00:00:00", "2024-02-29", "2024-02-29T23:59:60Z"],
+    "python-datetime-aware": ["2024-02-29T23:59:59", "1998-12-31T23:59:60Z"],
+    "python-datetime-naive": ["2024-02-29T23:59:59Z", "0000-01-01T00:00:00"],
+    "python-time": ["24:00:00", "12:00:60", "12:00", "12:00:00.1234567"],
+    "python-timedelta": ["P", "PT", "P1DT", "P1234567D", "P1W2D", "P1D2Y", "1 day"],
+    "python-url": ["http://1.2.3.256", "http://", "http:/a", "//a", "x://y:65536", "http://a..b"],
+    "python-multi-host-url": ["pg://a,", "pg://u,v@a", "pg:a"],
 }
 CASES = [
     (name, text, expected)
@@ -147,3 +186,13 @@ def test_addresses_hypothesis_writes_are_emails(address):
 @given(st.uuids())
 def test_uuids_are_uuids(uuid):
     assert is_format("uuid", str(uuid)) and not is_format("uuid", uuid.hex)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 32))
+def test_ipv4_networks_are_those_that_pythons_module_takes(address, prefix):
+    text = f"{ipaddress.IPv4Address(address)}/{prefix}"
+    is_network = address % 2 ** (32 - prefix) == 0
+    assert is_format("ipv4network", text) == is_network
+    whole = ipaddress.ip_network(text, strict=False)
+    assert is_format("ipv4network", str(whole)) and is_format("ipvanynetwork", str(whole))

@@ -1,0 +1,125 @@
+"""Every Python type: the mask writes what pydantic takes, and takes what pydantic writes."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from structspec.bitmask import allocate_bitmask, unpack_row
+from structspec.constraint import JsonSchema
+from structspec.errors import OutputInvalid
+from structspec.grammars.base import CompiledGrammar, Matcher
+from structspec.schema import SchemaTarget, resolve_schema
+from tests.grammars.cases import backend
+from tests.grammars.json_texts import STOP, matcher_of, takes
+from tests.python_types import NO_VALUES, TYPES
+
+NUM_WALKS = 300
+SOON = 24  # bytes, after which a walk takes every way out
+CLOSERS = (STOP, *b'"}]')
+
+
+@cache
+def resolved(name: str) -> tuple[SchemaTarget, CompiledGrammar]:
+    target = resolve_schema(TYPES[name][0])
+    return target, backend("bytes", "llguidance").compile(JsonSchema(target.json_schema))
+
+
+def walk(matcher: Matcher, random_: random.Random) -> str | None:
+    """A text that the masks allow, of likely and unlikely bytes; None if it does not end soon."""
+    data = bytearray()
+    bitmask = allocate_bitmask(1, STOP + 1)
+    while len(data) < 8 * SOON:
+        forced = matcher.forced(64)
+        assert all(map(matcher.accept, forced))
+        data += forced
+        matcher.fill(bitmask, 0)
+        choices = np.flatnonzero(unpack_row(bitmask[0], STOP + 1)).tolist()
+        if len(data) > SOON:
+            choices = [t for t in CLOSERS if t in choices][:1] or choices
+        elif random_.random() < 0.6:
+            choices = [t for t in choices if 32 <= t < 127 or t == STOP] or choices
+        token_id = random_.choice(choices)
+        assert matcher.accept(token_id)
+        if token_id == STOP:
+            return data.decode()
+        data.append(token_id)
+    return None
+
+
+def is_read(target: SchemaTarget, text: str) -> bool:
+    try:
+        target.validate(text)
+    except (OutputInvalid, ZeroDivisionError, TypeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_pydantic_takes_what_an_exact_mask_writes(name: str) -> None:
+    target, grammar = resolved(name)
+    is_exact = grammar.report.exact and not target.unheld
+    random_ = random.Random(name)
+    texts = [walk(grammar.matcher(), random_) for _ in range(NUM_WALKS)]
+    finished = [text for text in texts if text is not None]
+    assert len(finished) > NUM_WALKS // 4
+    refused = [text for text in finished if not is_read(target, text)]
+    assert not refused or not is_exact
+
+
+CHECKED_IN_PYTHON = {
+    *("datetime-after", "date-from", "future-date", "past-datetime", "timedelta-short"),
+    *("zone-info", "base64-str", "json", "bytes-short", "file-path", "pattern", "import"),
+    *("float-tenths", "float-fives", "decimal-in-bounds", "str-not-digits", "dict-small"),
+    *("after", "with-schema"),
+}
+
+
+def test_what_only_python_checks_is_told_and_nothing_else() -> None:
+    assert {name for name in TYPES if resolved(name)[0].unheld} == CHECKED_IN_PYTHON
+
+
+DUMPED = [name for name, (_, values) in TYPES.items() if values is not NO_VALUES]
+
+
+@pytest.mark.parametrize("name", DUMPED)
+@settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(data=st.data())
+def test_the_mask_takes_what_pydantic_dumps(name: str, data: st.DataObject) -> None:
+    kind, values = TYPES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a value of a part, dumped as the whole
+        dumped = json.loads(TypeAdapter(kind).dump_json(data.draw(values)))
+    _, grammar = resolved(name)
+    assert takes(grammar.matcher(), json.dumps(dumped, ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text", "is_taken"),
+    [
+        ({"exclusiveMinimum": 0}, "1e-320", True),
+        ({"exclusiveMinimum": 0}, "1e-324", False),
+        ({"exclusiveMinimum": 0, "maximum": 9}, "4e-08201", False),
+        ({"exclusiveMaximum": 0}, "-1e-323", True),
+        ({"exclusiveMaximum": 0}, "-4E-8201", False),
+        ({"minimum": 0}, "1e-8201", True),
+    ],
+)
+def test_a_number_that_a_float_takes_for_zero_is_not_written_where_zero_is_excluded(
+    bounds: dict[str, int], text: str, is_taken: bool
+) -> None:
+    assert takes(matcher_of({"type": "number", **bounds}), text) == is_taken
+    assert is_read(resolve_schema({"type": "number", **bounds}), text) == is_taken
