@@ -28,7 +28,7 @@ from structspec.grammars.base import (
     check_refused,
 )
 from structspec.grammars.composition import form_of
-from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
+from structspec.grammars.drafts import allowed_tokens, fill_job, fill_stop_row, is_allowed
 from structspec.grammars.form import Cfg, leaves
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
@@ -187,9 +187,8 @@ class LLGuidanceGrammar:
         num_taken = 0
         for _ in range(_NUM_PROBE_TOKENS):
             fill_next_token_bitmask(scout, bitmask)
-            allowed = np.flatnonzero(np.unpackbits(bitmask.view(np.uint8), bitorder="little"))
-            ids = (int(token_id) for token_id in allowed)
-            tokens = (i for i in ids if vocabulary.is_text(i) or i in self._markers)
+            allowed = allowed_tokens(bitmask, 0)
+            tokens = (i for i in allowed if vocabulary.is_text(i) or i in self._markers)
             token_id = next(tokens, None)
             if token_id is None or scout.is_error():
                 break

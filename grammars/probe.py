@@ -6,6 +6,7 @@ import numpy as np
 
 from structspec.errors import GrammarError
 from structspec.grammars.base import CompiledGrammar, MatcherFailed
+from structspec.grammars.drafts import allowed_tokens
 from structspec.vocabulary import Vocabulary
 
 _NUM_TOKENS = 3  # an unproductive rule fails at the first or second
@@ -18,9 +19,8 @@ def probe(grammar: CompiledGrammar, vocabulary: Vocabulary) -> None:
     try:
         for num_taken in range(_NUM_TOKENS):
             matcher.fill(bitmask, 0)
-            allowed = np.flatnonzero(np.unpackbits(bitmask.view(np.uint8), bitorder="little"))
-            token_id = next((int(i) for i in allowed if vocabulary.is_text(int(i))), None)
-            if not num_taken and not len(allowed):
+            token_id = next(filter(vocabulary.is_text, allowed_tokens(bitmask, 0)), None)
+            if not num_taken and not bitmask.any():
                 raise _no_text()
             if token_id is None:  # only the end is left, or this branch leads nowhere
                 return
