@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from structspec.grammars.json_schema import Document, Node, in_place
+from structspec.grammars.json_schema import Document
+from structspec.grammars.schema_nodes import Node, in_place
 
 _OTHER_KEYS = ("additionalProperties", "unevaluatedProperties", "patternProperties")
 _OBJECT_KEYWORDS = ("properties", "required", *_OTHER_KEYS)

@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, get_args
 from urllib.parse import unquote, urldefrag, urljoin
 
-import jsonschema
-from jsonschema.exceptions import SchemaError
-
 from structspec.constraint import JsonSchema, JsonStyle, PropertyOrder, find_half_character
 from structspec.errors import GrammarError
-from structspec.grammars.keyword_values import TYPES, looks_right, wrong_in_every_draft
-
-Schema = dict[str, Any] | bool
-
-_OLD_REFERENCE = re.compile("draft-0[3467]/")
-
-_IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
-_IN_PLACE = ("not", "if", "then", "else")
-_LISTS = (*_IN_PLACE_LISTS, "prefixItems", "items")
-_MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies")
-DEFINITIONS = ("$defs", "definitions")
-_SINGLES = (
-    *_IN_PLACE,
-    "items",
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+from structspec.grammars.schema_drafts import NEWEST, Draft
+from structspec.grammars.schema_nodes import (
+    DEFINITIONS,
+    Node,
+    Schema,
+    base_of,
+    children,
+    definitions,
+    escape,
+    subschemas,
 )
-_MAP, _LIST, _SINGLE = range(3)
-_FORMS = {
-    **dict.fromkeys(_MAPS, _MAP),
-    **dict.fromkeys(_LISTS, _LIST),
-    **dict.fromkeys(_SINGLES, _SINGLE),
-}
+from structspec.grammars.schema_reading import read_draft
+
 _SETTINGS = {
     "style": get_args(JsonStyle),
     "property_order": get_args(PropertyOrder),
@@ -49,39 +30,6 @@ _SETTINGS = {
 }
 _IDENTIFIERS = frozenset(("$id", "id", "$anchor", "$dynamicAnchor"))
 _MAX_NUMBER = sys.float_info.max
-# patterns are ECMAScript's, which Python's `re` cannot judge: a backend does
-_NO_FORMATS = jsonschema.FormatChecker(formats=())
-# tried in this order where a schema does not say which draft it follows
-_DRAFTS = (
-    jsonschema.Draft202012Validator,
-    jsonschema.Draft7Validator,
-    jsonschema.Draft4Validator,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One subschema and its place."""
-
-    pointer: str
-    schema: Schema
-    base_uri: str = ""
-    id_keyword: str = "$id"  # "id" in draft 4 and before
-    is_reference_alone: bool = False  # up to draft 7 what stands beside `$ref` says nothing
-
-    def below(self, path: str, schema: Schema) -> Node:
-        """A part of this one."""
-        return Node(
-            f"{self.pointer}/{path}",
-            schema,
-            base_of(self),
-            self.id_keyword,
-            self.is_reference_alone,
-        )
-
-    def keywords(self) -> dict[str, Any]:
-        """Its keywords; a bool has none."""
-        return self.schema if isinstance(self.schema, dict) else {}
 
 
 @dataclass(slots=True)
@@ -89,29 +37,12 @@ class Document:
     """A validated schema: `root` may be rewritten in place, `nodes` gives its parts."""
 
     root: Schema
+    draft: Draft = NEWEST
     _resources: dict[str, Node] = field(default_factory=dict)  # by absolute URI, anchors included
 
     def root_node(self) -> Node:
         """The root with its place."""
-        named = self.root.get("$schema") if isinstance(self.root, dict) else None
-        return Node(
-            "#",
-            self.root,
-            id_keyword="id" if _is_old_draft(named) else "$id",
-            is_reference_alone=self.is_reference_alone,
-        )
-
-    @property
-    def is_reference_alone(self) -> bool:
-        """Whether `$ref` makes what stands beside it say nothing, as it did up to draft 7."""
-        named = self.root.get("$schema") if isinstance(self.root, dict) else None
-        return isinstance(named, str) and _OLD_REFERENCE.search(named) is not None
-
-    @property
-    def is_integer_spelled(self) -> bool:
-        """Whether an integer is one by its spelling, so that 1.0 is none, as up to draft 4."""
-        named = self.root.get("$schema") if isinstance(self.root, dict) else None
-        return _is_old_draft(named)
+        return Node("#", self.root, draft=self.draft)
 
     def nodes(self, *, with_definitions: bool = False) -> list[Node]:
         """Every subschema that the root uses, references followed; each once, root first.
@@ -163,35 +94,13 @@ def parse(constraint: JsonSchema) -> Document:
     if not isinstance(root, (dict, bool)):
         raise GrammarError("a schema is an object, true or false", pointer="#")
     _check_values(root)
-    if isinstance(root, dict) and not isinstance(root.get("$schema", ""), str):
-        raise GrammarError("$schema is the URI of a draft", pointer="#/$schema")
-    document = Document(root)
-    _check_keywords(document)
+    document = Document(root, read_draft(root))
+    _register(document)
     if '"$ref"' in constraint.text:
         for node in document.nodes(with_definitions=True):
             if "$ref" in node.keywords():
                 _check_cycle(document, node)
     return document
-
-
-def _check_keywords(document: Document) -> None:
-    """Note every `$id` and anchor; raise GrammarError where a keyword has no value of its kind."""
-    is_old = document.is_integer_spelled
-    doubtful = [
-        n for n in _register(document) if not looks_right(n.keywords(), is_old_draft=is_old)
-    ]
-    if not doubtful:
-        return
-    check_meta_schema(document.root)
-    root = document.root
-    if isinstance(root, dict) and "$schema" not in root:
-        # an older draft took it, which may only mean that it does not know the keyword
-        for node in doubtful:
-            if (keyword := wrong_in_every_draft(node.keywords())) is not None:
-                raise GrammarError(
-                    f"{keyword} cannot be {node.keywords()[keyword]!r}",
-                    pointer=f"{node.pointer}/{keyword}",
-                )
 
 
 def _check_settings(constraint: JsonSchema) -> None:
@@ -228,130 +137,26 @@ def _check_text(text: str, pointer: str) -> None:
         raise GrammarError(f"{text!r} holds half a surrogate pair", pointer=pointer)
 
 
-def _is_old_draft(named: object) -> bool:
-    return isinstance(named, str) and ("draft-03" in named or "draft-04" in named)
-
-
-def drafts_of(root: Schema) -> tuple[Any, ...]:
-    """jsonschema's validator class of the draft that is named, else those to try in turn."""
-    named = jsonschema.validators.validator_for(root, default=None)
-    return _DRAFTS if named is None else (named,)
-
-
-def check_meta_schema(root: Schema) -> None:
-    """Raise GrammarError unless every keyword has a value of its kind."""
-    named = root.get("$schema") if isinstance(root, dict) else None
-    first: SchemaError | None = None
-    drafts = drafts_of(root)
-    for draft in drafts:
-        try:
-            draft.check_schema(root, format_checker=_NO_FORMATS)
-            return
-        except SchemaError as error:
-            first = first or error
-    assert first is not None
-    where = "#" + "".join(f"/{escape(str(part))}" for part in first.absolute_path)
-    draft_name = f" (by {named})" if len(drafts) == 1 and named else ""
-    raise GrammarError(f"{_flaw(first)}{draft_name}", pointer=where) from None
-
-
-def _flaw(error: SchemaError) -> str:
-    """What the meta-schema says, in words where its own would be a list of schemas."""
-    if error.validator == "anyOf" and error.absolute_path and error.absolute_path[-1] == "type":
-        return f"{error.instance!r} is not a type; use one of {', '.join(sorted(TYPES))}"
-    return str(error.message)
-
-
-def children(node: Node) -> Iterator[Node]:
-    """The subschemas directly below, definitions and reference targets left out."""
-    for keyword, value in node.keywords().items():
-        form = _FORMS.get(keyword)
-        if form is None:
-            continue
-        if isinstance(value, list):
-            if form is not _MAP:
-                for index, item in enumerate(value):
-                    yield node.below(f"{keyword}/{index}", item)
-        elif form is _SINGLE:
-            if isinstance(value, (dict, bool)):
-                yield node.below(keyword, value)
-        elif form is _MAP and isinstance(value, dict):
-            for name, item in value.items():
-                if isinstance(item, (dict, bool)):  # `dependencies` may hold lists of names
-                    yield node.below(f"{keyword}/{escape(name)}", item)
-
-
-def in_place(node: Node) -> list[Node]:
-    """The subschemas that describe the same value as the node itself."""
-    prefixes = tuple(
-        f"{node.pointer}/{keyword}/" for keyword in (*_IN_PLACE_LISTS, "dependentSchemas")
-    )
-    singles = {f"{node.pointer}/{keyword}" for keyword in _IN_PLACE}
-    return [c for c in children(node) if c.pointer.startswith(prefixes) or c.pointer in singles]
-
-
-def definitions(node: Node) -> Iterator[Node]:
-    """The subschemas kept below for reference."""
-    for keyword in DEFINITIONS:
-        for name, value in _mapping(node.keywords(), keyword):
-            if isinstance(value, (dict, bool)):
-                yield node.below(f"{keyword}/{escape(name)}", value)
-
-
-def escape(part: str) -> str:
-    """A name as one part of a JSON pointer."""
-    if "~" not in part and "/" not in part:
-        return part
-    return part.replace("~", "~0").replace("/", "~1")
-
-
-def types_of(schema: dict[str, Any]) -> frozenset[str] | None:
-    """The types `type` names; None where it is absent."""
-    value = schema.get("type")
-    if value is None:
-        return None
-    return frozenset([value] if isinstance(value, str) else value)
-
-
-def _mapping(schema: dict[str, Any], keyword: str) -> list[tuple[str, Any]]:
-    value = schema.get(keyword)
-    return list(value.items()) if isinstance(value, dict) else []
-
-
-def base_of(node: Node) -> str:
-    """The URI that references inside the node start from."""
-    identifier = node.keywords().get(node.id_keyword)
-    if not isinstance(identifier, str):
-        return node.base_uri
-    if node.is_reference_alone and "$ref" in node.keywords():
-        return node.base_uri
-    return urldefrag(urljoin(node.base_uri, identifier))[0]
-
-
-def _register(document: Document) -> Iterator[Node]:
-    """Note every `$id` and anchor, on the way through all subschemas."""
+def _register(document: Document) -> None:
+    """Note every `$id` and anchor."""
     resources = document._resources
     root = document.root_node()
     resources[""] = root
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node.schema, dict):
-            continue
-        yield node
-        if not _IDENTIFIERS.isdisjoint(node.schema):
+    for node in subschemas(root):
+        if not _IDENTIFIERS.isdisjoint(node.keywords()):
             _register_node(resources, node)
-        waiting += [*children(node), *definitions(node)]
 
 
 def _register_node(resources: dict[str, Node], node: Node) -> None:
     schema, base = node.keywords(), base_of(node)
     if base != node.base_uri:
         resources.setdefault(base, node)
-    for keyword in ("$anchor", "$dynamicAnchor", node.id_keyword):
+    id_keyword = node.draft.id_keyword
+    anchors = () if node.draft.is_reference_alone else ("$anchor", "$dynamicAnchor")
+    for keyword in (*anchors, id_keyword):
         name = schema.get(keyword)
         if isinstance(name, str):
-            anchor = urldefrag(name)[1] if keyword == node.id_keyword else name
+            anchor = urldefrag(name)[1] if keyword == id_keyword else name
             if anchor:
                 resources.setdefault(f"{base}#{anchor}", node)
 

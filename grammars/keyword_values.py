@@ -6,9 +6,11 @@ wrong here, since they word it best, and where a schema names a draft in which f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+_ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _Check = Callable[[Any], bool]
 
@@ -18,7 +20,8 @@ def _is_schema(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return is_whole and not isinstance(value, bool) and value >= 0
 
 
 def _is_number(value: Any) -> bool:
@@ -31,6 +34,14 @@ def _is_step(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def _is_identifier(value: Any) -> bool:
+    return isinstance(value, str) and "#" not in value[:-1]
+
+
+def _is_anchor(value: Any) -> bool:
+    return isinstance(value, str) and _ANCHOR.fullmatch(value) is not None
 
 
 def _is_bool(value: Any) -> bool:
@@ -51,7 +62,7 @@ def _are_names(value: Any) -> bool:
 
 def _is_type(value: Any) -> bool:
     if isinstance(value, list):
-        return bool(value) and all(map(_is_text, value)) and TYPES.issuperset(value)
+        return bool(value) and _are_names(value) and TYPES.issuperset(value)
     return isinstance(value, str) and value in TYPES
 
 
@@ -79,7 +90,10 @@ KINDS: dict[str, _Check] = {
     **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), _is_schema),
     **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _is_map),
     **dict.fromkeys(("$defs", "definitions"), _is_map),
-    **dict.fromkeys(("$ref", "$id", "$anchor", "$schema", "pattern", "format"), _is_text),
+    **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef", "$schema"), _is_text),
+    **dict.fromkeys(("pattern", "format"), _is_text),
+    **dict.fromkeys(("$anchor", "$dynamicAnchor"), _is_anchor),
+    "$id": _is_identifier,
     "multipleOf": _is_step,
     "uniqueItems": _is_bool,
     "required": _are_names,
@@ -111,9 +125,11 @@ def wrong_in_every_draft(schema: dict[str, Any]) -> str | None:
     """The first keyword whose value no draft takes that knows it; None where there is none."""
     for keyword, value in schema.items():
         check = KINDS.get(keyword)
-        is_old_form = (keyword in _BOOLS_ONCE and isinstance(value, bool)) or (
-            keyword == "items" and _are_schemas(value)
+        is_old_form = (
+            (keyword in _BOOLS_ONCE and isinstance(value, bool))
+            or (keyword == "items" and _are_schemas(value))
+            or (keyword == "$id" and _is_text(value))
         )
-        if check is not None and not check(value) and not is_old_form and keyword != "required":
+        if check is not None and not check(value) and not is_old_form:
             return keyword
     return None

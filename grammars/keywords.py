@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from structspec.grammars.base import Finding
-from structspec.grammars.json_schema import Node, types_of
+from structspec.grammars.schema_nodes import Node, types_of
 
 ANNOTATIONS = frozenset(
     (

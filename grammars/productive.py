@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from structspec.errors import GrammarError
-from structspec.grammars.json_schema import Document, Node, escape, types_of
+from structspec.grammars.json_schema import Document
+from structspec.grammars.schema_nodes import Node, escape, types_of
 
 
 def check_productive(document: Document) -> None:

@@ -11,10 +11,11 @@ from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.closed import close_objects
-from structspec.grammars.json_schema import Node, parse, types_of
+from structspec.grammars.json_schema import parse
 from structspec.grammars.keywords import CONSTRAINTS, findings, open_keys
 from structspec.grammars.productive import check_productive
 from structspec.grammars.regex import translate
+from structspec.grammars.schema_nodes import Node, types_of
 
 _STYLES: dict[str, dict[str, object]] = {
     "spaced": {"any_whitespace": False, "separators": (", ", ": ")},

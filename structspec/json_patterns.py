@@ -158,17 +158,27 @@ KEYWORDS = {
 }
 
 
-# Gone from the drafts since 2019-09, but not from the schemas of people who name none.
-OLD_KEYWORDS = {"dependencies": jsonschema.Draft7Validator.VALIDATORS["dependencies"]}
+# Gone from the drafts since 2019-09, but not from the schemas of people who name none; and what
+# is not yet in the draft that people do name: a grammar keeps both.
+_NEWEST, _SEVEN = jsonschema.Draft202012Validator.VALIDATORS, jsonschema.Draft7Validator.VALIDATORS
+_FORMS = frozenset(("exclusiveMinimum", "exclusiveMaximum"))  # draft 4 has them in `minimum` ...
+_OTHER_KEYWORDS = {
+    **{name: check for name, check in _NEWEST.items() if name not in _FORMS},
+    "dependencies": _SEVEN["dependencies"],
+}
+_SAME_ITEMS = jsonschema.Draft4Validator.VALIDATORS["items"]  # but for true and false
 
 
 @lru_cache(maxsize=16)
 def with_ecma_patterns(draft: Any) -> Any:
-    """A validator class of jsonschema's, its patterns read as ECMA-262's, `dependencies` kept.
+    """A validator class of jsonschema's, its patterns read as ECMA-262's, no keyword dropped that
+    another draft knows.
 
     Up to draft 7 the content of strings is asserted too.
     """
-    known = {name: check for name, check in KEYWORDS.items() if name in draft.VALIDATORS}
+    known = _OTHER_KEYWORDS | draft.VALIDATORS | KEYWORDS
+    if known["items"] is _SAME_ITEMS:
+        known["items"] = _SEVEN["items"]
     is_old = "/schema#" in draft.META_SCHEMA["$schema"]
     content = json_content.KEYWORDS if is_old else {}
-    return jsonschema.validators.extend(draft, OLD_KEYWORDS | content | known)
+    return jsonschema.validators.extend(draft, known | content)

@@ -16,7 +16,7 @@ from referencing.exceptions import Unresolvable
 
 from structspec.errors import GrammarError, OutputInvalid
 from structspec.grammars.formats import FORMATS, is_format
-from structspec.grammars.json_schema import drafts_of
+from structspec.grammars.schema_reading import read_draft
 from structspec.json_patterns import compile_pattern, with_ecma_patterns
 from structspec.json_references import is_stack_end
 
@@ -25,7 +25,6 @@ Path = tuple[Any, ...]  # keys and indexes from the root
 MAX_ERRORS = 10  # a broken list of 500 records is understood from its first ten
 MAX_MESSAGE = 300
 _DATA_KEYWORDS = {"const", "enum", "default", "examples", "example"}  # hold values, not schemas
-TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _NAMED = (("properties",), ("$defs",), ("definitions",), ("dependentSchemas",))
 
 
@@ -64,16 +63,19 @@ def parse_json(text: str, *, allow_duplicates: bool = False) -> Any:
 def make_validator(schema: dict[str, Any]) -> Any:
     """jsonschema's validator of a schema, as finished text is held to it; thread-safe.
 
-    Knows drafts 3 to 2020-12; where none is named, the newest that the schema is valid in. Raises
-    GrammarError with a JSON pointer if that is none. Formats are checked, patterns are ECMA-262's,
-    and no `$ref` is ever fetched from the network.
+    The schema is read in the draft that its grammar is written from. Raises GrammarError with a
+    JSON pointer where it is no schema. Formats are checked, patterns are ECMA-262's, and no `$ref`
+    is ever fetched from the network.
     """
-    draft = _draft_of(schema)
-    for path, part in _subschemas(schema, ()):
-        _check_patterns(part, path)
-    return with_ecma_patterns(draft)(
-        _without_draft(schema, draft), format_checker=_FORMATS, registry=SPECIFICATIONS
-    )
+    draft = read_draft(schema).validator
+    try:
+        for path, part in _subschemas(schema, ()):
+            _check_patterns(part, path)
+        return with_ecma_patterns(draft)(
+            _without_draft(schema, draft), format_checker=_FORMATS, registry=SPECIFICATIONS
+        )
+    except RecursionError:
+        raise GrammarError("the schema is nested too deeply to be checked", pointer="#") from None
 
 
 def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]]:
@@ -97,21 +99,6 @@ def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]
     return violations
 
 
-def _draft_of(schema: dict[str, Any]) -> Any:
-    """The validator class of the schema's draft; GrammarError for a schema of no draft."""
-    first = None
-    try:
-        for draft in drafts_of(schema):
-            flaw = best_match(draft(draft.META_SCHEMA).iter_errors(schema))
-            if flaw is None:
-                return draft
-            first = first or flaw
-    except RecursionError:
-        raise GrammarError("the schema is nested too deeply to be checked", pointer="#") from None
-    assert first is not None
-    raise GrammarError(_describe_flaw(first), pointer=json_pointer(first.absolute_path))
-
-
 def _without_draft(schema: dict[str, Any], draft: Any) -> dict[str, Any]:
     """A copy that names its draft nowhere: jsonschema would go back to its own class there."""
     copied = copy.deepcopy(schema)
@@ -119,12 +106,6 @@ def _without_draft(schema: dict[str, Any], draft: Any) -> dict[str, Any]:
         if jsonschema.validators.validator_for(part, default=None) is draft:
             del part["$schema"]
     return copied
-
-
-def _describe_flaw(flaw: Any) -> str:
-    if flaw.validator == "anyOf" and flaw.absolute_path[-1] == "type":
-        return f"{_shorten(repr(flaw.instance))} is not a type; use one of {', '.join(TYPES)}"
-    return _shorten(flaw.message)
 
 
 def _subschemas(schema: Any, path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

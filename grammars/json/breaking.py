@@ -21,7 +21,7 @@ from structspec.grammars.json.shapes import (
 )
 from structspec.grammars.json.unevaluated import UNHELD
 from structspec.grammars.json.values import other_shapes
-from structspec.grammars.json_schema import Node, escape, types_of
+from structspec.grammars.schema_nodes import Node, escape, types_of
 
 if TYPE_CHECKING:
     from structspec.grammars.json.expand import Expander
@@ -32,7 +32,7 @@ Shapes = tuple[Shape, ...]
 def breaking(expander: Expander, node: Node) -> Shapes:
     """The shapes of all values that break a subschema."""
     schema = node.keywords()
-    if is_only_reference(expander, node):
+    if is_only_reference(node):
         return reference(expander, node, False)
     types = types_of(schema)
     shapes: list[Shape] = [] if types is None else list(other_types(types))

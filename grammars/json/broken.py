@@ -11,6 +11,7 @@ from structspec.grammars.base import Finding
 from structspec.grammars.formats import INEXACT, format_regex
 from structspec.grammars.json.own import (
     Claims,
+    contains_counts,
     goal_of,
     item_goals,
     limits,
@@ -29,8 +30,8 @@ from structspec.grammars.json.shapes import (
     Shape,
     String,
 )
-from structspec.grammars.json_schema import Node, escape
 from structspec.grammars.regexes.syntax import complement
+from structspec.grammars.schema_nodes import Node, escape
 
 
 def broken_shapes(node: Node, claims: Claims) -> Iterator[Shape]:
@@ -74,7 +75,7 @@ def _strings(node: Node) -> Iterator[Shape]:
         else:
             yield String(regexes=(complement(known),))
     for keyword in ("contentEncoding", "contentMediaType"):
-        if node.is_reference_alone and keyword in schema:
+        if node.draft.is_reference_alone and keyword in schema:
             yield String(losses=_loss(node, keyword))
 
 
@@ -85,13 +86,16 @@ def _arrays(node: Node, claims: Claims) -> Iterator[Shape]:
     if "maxItems" in schema:
         yield Array(min_items=int(schema["maxItems"]) + 1)
     prefix, _ = item_goals(node, claims)
-    keyword = "prefixItems" if "prefixItems" in schema else "items"
+    is_list = isinstance(schema.get("items"), list)
+    keyword = "items" if is_list else "prefixItems"
     for index in range(len(prefix)):
         part = claims.goal(node.below(f"{keyword}/{index}", schema[keyword][index]), False)
         before = (ANYTHING,) * index
         if part is not None:
             yield Array(prefix=(*before, part), min_items=index + 1)
-    rest = "additionalItems" if isinstance(schema.get("items"), list) else "items"
+    rest = "additionalItems" if is_list else "items"
+    if node.draft.has_item_lists and not is_list:
+        prefix = ()  # `items` is of all of them
     if rest in schema and (goal := goal_of(node, rest, claims, False)) is not None:
         if prefix and goal != ANYTHING:
             yield Array(min_items=len(prefix) + 1, losses=_loss(node, rest))
@@ -106,8 +110,7 @@ def _arrays(node: Node, claims: Claims) -> Iterator[Shape]:
 
 
 def _not_contains(node: Node, claims: Claims) -> Iterator[Shape]:
-    schema = node.keywords()
-    low, high = int(schema.get("minContains", 1)), schema.get("maxContains")
+    low, high = contains_counts(node)
     if low == 1:
         yield Array(rest=goal_of(node, "contains", claims, False), max_items=None)
     elif low > 1:
@@ -115,7 +118,7 @@ def _not_contains(node: Node, claims: Claims) -> Iterator[Shape]:
         yield Array(contains=(Contains(goal, 0, low - 1, node.pointer),))
     if high is not None:
         goal = goal_of(node, "contains", claims)
-        yield Array(contains=(Contains(goal, int(high) + 1, None, node.pointer),))
+        yield Array(contains=(Contains(goal, high + 1, None, node.pointer),))
 
 
 def _objects(node: Node, claims: Claims) -> Iterator[Shape]:

@@ -27,7 +27,8 @@ from structspec.grammars.json.shapes import (
     widened,
 )
 from structspec.grammars.json.values import schema_of
-from structspec.grammars.json_schema import Document, Node
+from structspec.grammars.json_schema import Document
+from structspec.grammars.schema_nodes import Node
 
 Shapes = tuple[Shape, ...]
 

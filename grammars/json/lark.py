@@ -49,7 +49,7 @@ def write_document(lark: LarkText, constraint: JsonSchema) -> WrittenJson:
     if root not in productive:
         raise _nothing_satisfies(document, expander, productive)
     layout = make_layout(constraint.style, lark)
-    writer = _Writer(lark, layout, productive, constraint, document.is_integer_spelled)
+    writer = _Writer(lark, layout, productive, constraint, document.draft.is_integer_spelled)
     start = writer.start(root)
     report = make_report(document, expander, productive, frozenset(writer.losses))
     plans = [p for parts in productive.parts.values() for p in parts if isinstance(p, Plan)]

@@ -23,7 +23,7 @@ from structspec.grammars.json.own import (
     STRING_KEYWORDS,
 )
 from structspec.grammars.json.shapes import UNTOLD, Shape
-from structspec.grammars.json_schema import Node
+from structspec.grammars.schema_nodes import Node
 
 _STATING = ("type", "enum", "const")
 _TYPES = {

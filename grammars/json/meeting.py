@@ -25,7 +25,7 @@ from structspec.grammars.json.unevaluated import (
     unannotated,
 )
 from structspec.grammars.json.values import scalar_shapes
-from structspec.grammars.json_schema import Node, escape
+from structspec.grammars.schema_nodes import Node, escape
 
 if TYPE_CHECKING:
     from structspec.grammars.json.expand import Expander
@@ -41,7 +41,7 @@ _MAX_EVALUATED = 4  # parts of anyOf that are told apart where it matters which 
 def meeting(expander: Expander, node: Node) -> Shapes:
     """The shapes of all values that meet a subschema."""
     schema = node.keywords()
-    if is_only_reference(expander, node):
+    if is_only_reference(node):
         return reference(expander, node)
     shapes: Shapes = ANY_SHAPES
     is_own_done = False
@@ -65,9 +65,9 @@ def meeting(expander: Expander, node: Node) -> Shapes:
     return bind_unevaluated(node, shapes, expander)
 
 
-def is_only_reference(expander: Expander, node: Node) -> bool:
+def is_only_reference(node: Node) -> bool:
     """Before 2019, `$ref` stood alone: what is beside it says nothing."""
-    return "$ref" in node.keywords() and expander.document.is_reference_alone
+    return "$ref" in node.keywords() and node.draft.is_reference_alone
 
 
 def reference(expander: Expander, node: Node, holds: bool = True) -> Shapes:

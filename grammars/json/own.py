@@ -30,9 +30,9 @@ from structspec.grammars.json.shapes import (
     both,
     bounded_array,
 )
-from structspec.grammars.json_schema import Node, escape, types_of
 from structspec.grammars.regexes.parse import parse_search
 from structspec.grammars.regexes.syntax import Regex
+from structspec.grammars.schema_nodes import Node, escape, types_of
 
 STRING_KEYWORDS = ("minLength", "maxLength", "pattern", "format")
 NUMBER_KEYWORDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -172,7 +172,7 @@ def _string(node: Node) -> String | None:
         regexes.append(known)
         if name in INEXACT:
             losses.append(Finding(node.pointer, "format", INEXACT[name]))
-    if node.is_reference_alone:  # up to draft 7
+    if node.draft.is_reference_alone:  # up to draft 7
         if schema.get("contentEncoding") == "base64":
             regexes.append(parse_search(_BASE64))
         if schema.get("contentMediaType") == "application/json":
@@ -199,15 +199,23 @@ def _least(node: Node, keyword: str) -> int:
 def item_goals(node: Node, claims: Claims) -> tuple[tuple[Goal, ...], Goal]:
     """The goals of the first items, and of those behind them."""
     schema = node.keywords()
-    keyword = "prefixItems" if "prefixItems" in schema else "items"
-    first = schema.get(keyword)
-    if isinstance(first, list):
-        rest_keyword = "items" if keyword == "prefixItems" else "additionalItems"
-        prefix = tuple(
-            claims.goal(node.below(f"{keyword}/{i}", part)) for i, part in enumerate(first)
-        )
-        return prefix, goal_of(node, rest_keyword, claims)
-    return (), goal_of(node, "items", claims)
+    if isinstance(schema.get("items"), list):
+        keyword, rest = "items", goal_of(node, "additionalItems", claims)
+    else:
+        keyword, rest = "prefixItems", goal_of(node, "items", claims)
+    prefix = tuple(
+        claims.goal(node.below(f"{keyword}/{i}", part))
+        for i, part in enumerate(schema.get(keyword, ()))
+    )
+    if node.draft.has_item_lists and keyword == "prefixItems":  # `items` is of all of them
+        prefix = tuple(both(goal, rest) for goal in prefix)
+    return prefix, rest
+
+
+def contains_counts(node: Node) -> tuple[int, int | None]:
+    """How many items must and may meet `contains`."""
+    schema = node.keywords() if node.draft.has_contains_counts else {}
+    return int(schema.get("minContains", 1)), _whole(schema.get("maxContains"))
 
 
 def goal_of(node: Node, keyword: str, claims: Claims, holds: bool = True) -> Goal:
@@ -223,10 +231,10 @@ def _array(node: Node, claims: Claims) -> Array | None:
     prefix, rest = item_goals(node, claims)
     contains: tuple[Contains, ...] = ()
     if "contains" in schema:
-        low, high = int(schema.get("minContains", 1)), _whole(schema.get("maxContains"))
+        low, high = contains_counts(node)
         contains = (Contains(goal_of(node, "contains", claims), low, high, node.pointer),)
-    is_list = isinstance(schema.get("items"), list)
-    is_all = ("items" in schema and not is_list) or "additionalItems" in schema
+    # `additionalItems` only says something behind a list
+    is_all = ("additionalItems" if isinstance(schema.get("items"), list) else "items") in schema
     return bounded_array(
         Array(
             prefix,

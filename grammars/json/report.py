@@ -16,8 +16,9 @@ from structspec.grammars.json.own import (
 )
 from structspec.grammars.json.plan import Plan
 from structspec.grammars.json.productive import Productive
-from structspec.grammars.json_schema import Document, Node
+from structspec.grammars.json_schema import Document
 from structspec.grammars.keywords import ANNOTATIONS, CONSTRAINTS, findings
+from structspec.grammars.schema_nodes import Node
 
 _TYPED = {*STRING_KEYWORDS, *NUMBER_KEYWORDS, *ARRAY_KEYWORDS, *OBJECT_KEYWORDS}
 

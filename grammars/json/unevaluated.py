@@ -18,9 +18,9 @@ from structspec.grammars.json.shapes import (
     distinct,
     widened,
 )
-from structspec.grammars.json_schema import Node
 from structspec.grammars.regexes.syntax import alternatives
 from structspec.grammars.regexes.syntax import text as text_regex
+from structspec.grammars.schema_nodes import Node
 
 UNHELD = ("$dynamicRef", "$recursiveRef")  # references that are left to validation
 

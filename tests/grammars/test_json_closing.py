@@ -164,7 +164,7 @@ def test_a_condition_on_an_object_without_a_type_has_both_its_sides(value, is_ta
         ({"type": "array", "contains": 5}, "#/contains"),
         ({"if": 5}, "#/if"),
         ({"properties": {"a": {"propertyNames": 3}}}, "#/properties/a/propertyNames"),
-        ({"dependentRequired": {"a": "b"}}, "#/dependentRequired"),
+        ({"dependentRequired": {"a": "b"}}, "#/dependentRequired/a"),
         ({"unevaluatedProperties": "no"}, "#/unevaluatedProperties"),
         ({"$ref": 5}, "#/$ref"),
         ({"$schema": 5}, "#/$schema"),

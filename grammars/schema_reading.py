@@ -1,0 +1,82 @@
+"""Whether a schema is one, and the draft that it is read in: as a grammar, and to check a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import SchemaError
+
+from structspec.constraint import TOO_DEEP
+from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.keyword_values import TYPES, looks_right, wrong_in_every_draft
+from structspec.grammars.schema_drafts import NEWEST, Draft, draft_named, draft_of_forms
+from structspec.grammars.schema_nodes import Node, Schema, escape, subschemas
+
+_MAX_MESSAGE = 300
+_DRAFT_3_WORDS = {"extends": "allOf", "disallow": "not", "divisibleBy": "multipleOf"}
+# patterns are ECMAScript's, which Python's `re` cannot judge: a backend does
+_NO_FORMATS = jsonschema.FormatChecker(formats=())
+
+
+def read_draft(root: Schema) -> Draft:
+    """The draft that a schema names; else the newest that knows the forms of all its keywords.
+
+    Raises GrammarError, with a JSON pointer, where a keyword has no value of its kind.
+    """
+    if not isinstance(root, dict):
+        return NEWEST
+    if not isinstance(root.get("$schema", ""), str):
+        raise GrammarError("$schema is the URI of a draft", pointer="#/$schema")
+    nodes = [node for node in subschemas(Node("#", root)) if isinstance(node.schema, dict)]
+    draft = draft_named(root) or draft_of_forms(node.keywords() for node in nodes)
+    is_old = draft.is_integer_spelled
+    doubtful = [n for n in nodes if not looks_right(n.keywords(), is_old_draft=is_old)]
+    if doubtful:
+        _check_meta_schema(root, draft)
+    for node in doubtful:
+        # the meta-schema took it, which may only mean that the draft does not know the keyword
+        if (keyword := wrong_in_every_draft(node.keywords())) is not None:
+            raise GrammarError(
+                f"{keyword} cannot be {_shorten(repr(node.keywords()[keyword]))}",
+                pointer=f"{node.pointer}/{keyword}",
+            )
+    if draft.name == "3":
+        _check_no_draft_3(nodes)
+    return draft
+
+
+def _check_no_draft_3(nodes: list[Node]) -> None:
+    """Raise for what draft 3 alone says: forms that are wrong elsewhere are found already."""
+    for node in nodes:
+        for keyword, newer in _DRAFT_3_WORDS.items():
+            if keyword in node.keywords():
+                raise UnsupportedConstraint(
+                    f"{keyword!r} of draft 3 is not read; write {newer!r} and name a newer draft",
+                    pointer=f"{node.pointer}/{keyword}",
+                )
+
+
+def _check_meta_schema(root: Schema, draft: Draft) -> None:
+    """Raise GrammarError unless every keyword has a value of its kind."""
+    try:
+        draft.validator.check_schema(root, format_checker=_NO_FORMATS)
+    except RecursionError:
+        raise GrammarError(TOO_DEEP, pointer="#") from None
+    except SchemaError as error:
+        where = "#" + "".join(f"/{escape(str(part))}" for part in error.absolute_path)
+        named = f" (by {root['$schema']})" if isinstance(root, dict) and draft_named(root) else ""
+        raise GrammarError(f"{_flaw(error)}{named}", pointer=where) from None
+
+
+def _flaw(error: SchemaError) -> str:
+    """What the meta-schema says, in words where its own would be a list of schemas."""
+    path: list[Any] = list(error.absolute_path)
+    if error.validator == "anyOf" and path and path[-1] == "type":
+        known = ", ".join(sorted(TYPES))
+        return f"{_shorten(repr(error.instance))} is not a type; use one of {known}"
+    return _shorten(str(error.message))
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…"
