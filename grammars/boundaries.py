@@ -20,10 +20,9 @@ from structspec.grammars.form import (
     Marker,
     Repeat,
     Sequence,
-    Text,
     is_regular,
 )
-from structspec.grammars.run_automaton import first_bytes, hides, run_regex
+from structspec.grammars.run_automaton import Readings, first_bytes, maximal, run_regex
 
 _ALL_BYTES = frozenset(range(256))
 _JSON_STARTS = {
@@ -98,20 +97,34 @@ def find_losses(form: Form) -> tuple[Loss, ...]:
     """What of a grouped form cannot be written when lexemes are read as long as possible."""
     places = _Places()
     _, first, _ = places.visit(form)
-    together = {frozenset(first), *(frozenset(s) for s in places.follow)}
+    together = {frozenset(first), *map(frozenset, places.follow)}
     return tuple(dict.fromkeys(_losses(places, together)))
 
 
 def _losses(places: _Places, together: set[frozenset[int]]) -> Iterator[Loss]:
     leaves = places.leaves
-    for number, leaf in enumerate(leaves):
-        following = frozenset[int]().union(*(_first(leaves[n]) for n in places.follow[number]))
-        if not following:
-            continue
-        rivals = {n for group in together if number in group for n in group}
-        for rival in sorted(rivals):
-            if _hides(leaf, leaves[rival], following, is_same=rival == number):
-                yield Loss(leaf.pointer, _reason(leaf, leaves[rival], rival == number))
+    followings = list(map(frozenset, places.follow))
+    firsts, is_run = list(map(_first, leaves)), list(map(is_regular, leaves))
+    ends = {
+        following: frozenset[int]().union(*(firsts[number] for number in following))
+        for following in set(followings)
+    }
+    found: set[tuple[int, int]] = set()
+    for group in maximal(together):
+        regular = [number for number in sorted(group) if is_run[number]]
+        readings = Readings([leaves[number] for number in regular])
+        for number in group:
+            rivals, end = group, ends[followings[number]]
+            if end and is_run[number]:
+                rivals = group.difference(regular)
+                found.update((number, regular[i]) for i in readings.hiding(leaves[number], end))
+            found.update(
+                (number, rival)
+                for rival in rivals
+                if end and _hides(leaves[number], leaves[rival], end, is_same=rival == number)
+            )
+    for number, rival in sorted(found):
+        yield Loss(leaves[number].pointer, _reason(leaves[number], leaves[rival], number == rival))
 
 
 def _reason(leaf: Form, rival: Form, is_same: bool) -> str:
@@ -122,14 +135,9 @@ def _reason(leaf: Form, rival: Form, is_same: bool) -> str:
 
 
 def _hides(leaf: Form, rival: Form, following: frozenset[int], *, is_same: bool) -> bool:
-    """Whether an end of `leaf` may be passed over because `rival` reads on."""
+    """Whether an end of `leaf` may be passed over because `rival` reads on; not both are runs."""
     if isinstance(leaf, Marker) or isinstance(rival, Marker):
         return False  # a token of its own, no text
-    if isinstance(leaf, Text) and isinstance(rival, Text):
-        rest = rival.text[len(leaf.text) :].encode()[:1]
-        return rival.text.startswith(leaf.text) and bool(rest) and rest[0] in following
-    if is_regular(leaf) and is_regular(rival):
-        return hides(rival, leaf, following)
     if is_same:
         return bool(_goes_on(leaf) & following)
     if isinstance(leaf, Json) and isinstance(rival, Json):
@@ -159,6 +167,7 @@ def _goes_on(leaf: Form) -> frozenset[int]:
     return _ALL_BYTES
 
 
+@lru_cache(maxsize=512)  # asked for by every neighbour
 def _types(leaf: Json) -> list[str]:
     """The types a schema's values may have, as far as its own `type` tells."""
     schema = json.loads(leaf.constraint.text)

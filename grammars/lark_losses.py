@@ -14,7 +14,7 @@ from structspec.grammars.cfg import place
 from structspec.grammars.form import Either, Form, Pattern, Repeat, Sequence, Text
 from structspec.grammars.lark_checks import is_terminal, rules_in_use
 from structspec.grammars.lark_reader import Atom, Body, Part, Repeated, Rule, read_rules
-from structspec.grammars.run_automaton import first_bytes, hides, run_regex
+from structspec.grammars.run_automaton import Readings, first_bytes, maximal, run_regex
 
 
 def find_losses(text: str) -> tuple[str, ...]:
@@ -22,20 +22,20 @@ def find_losses(text: str) -> tuple[str, ...]:
     rules = read_rules(text)
     places = _Places(rules)
     places.close()
-    found: dict[str, None] = {}
-    for name, following in sorted(places.follow.items()):
-        form = places.forms.get(name)
-        firsts = [places.forms.get(other) for other in sorted(following)]
-        known = [first_bytes(run_regex(first)) for first in firsts if first is not None]
-        if form is None or not known:
-            continue
-        ends = frozenset[int]().union(*known)
-        for rival in sorted(places.rivals[name] | {name}):
-            reading_on = places.forms.get(rival)
-            if reading_on is not None and hides(reading_on, form, ends):
-                line, _ = place(text, places.starts[name])
-                found[f"line {line}: {_reason(name, rival)}"] = None
-    return tuple(found)
+    ends = {following: places.first_bytes(following) for following in places.followings()}
+    found: dict[tuple[str, str], None] = {}
+    for group in maximal(places.groups | {frozenset({name}) for name in places.follow}):
+        rivals = [name for name in sorted(group) if places.forms.get(name) is not None]
+        readings = Readings([form for name in rivals if (form := places.forms[name]) is not None])
+        for name in rivals:
+            form, following = places.forms[name], frozenset(places.follow[name])
+            if form is not None and ends.get(following):
+                for number in readings.hiding(form, ends[following]):
+                    found[name, rivals[number]] = None
+    return tuple(
+        f"line {place(text, places.starts[name])[0]}: {_reason(name, rival)}"
+        for name, rival in sorted(found)
+    )
 
 
 def _reason(name: str, rival: str) -> str:
@@ -55,7 +55,7 @@ class _Places:
     first: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     last: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     follow: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    rivals: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    groups: set[frozenset[str]] = field(default_factory=set)  # of those that may stand in one place
 
     def close(self) -> None:
         """Repeat until nothing grows."""
@@ -63,6 +63,7 @@ class _Places:
         size = -1
         while size != self._size():
             size = self._size()
+            self.groups.clear()  # they have grown since
             for rule in names:
                 is_nullable, first, last = self._body(rule.body)
                 if is_nullable:
@@ -70,19 +71,26 @@ class _Places:
                 self.first[rule.name] |= first
                 self.last[rule.name] |= last
         # behind a terminal it is not told yet which of the rules that begin so it belongs to
-        for following in set(map(frozenset, self.follow.values())):
-            for name in following:
-                self.rivals[name] |= following - {name}
+        self.groups |= self.followings()
+
+    def followings(self) -> set[frozenset[str]]:
+        """The different sets of terminals that follow one."""
+        return set(map(frozenset, self.follow.values()))
+
+    def first_bytes(self, names: frozenset[str]) -> frozenset[int]:
+        """The bytes that these terminals may begin with, as far as they are known."""
+        forms = (self.forms.get(name) for name in names)
+        known = (first_bytes(run_regex(form)) for form in forms if form is not None)
+        return frozenset[int]().union(*known)
 
     def _size(self) -> int:
-        tables = (self.first, self.last, self.follow, self.rivals)
+        tables = (self.first, self.last, self.follow)
         return len(self.nullable) + sum(len(s) for table in tables for s in table.values())
 
     def _body(self, body: Body) -> tuple[bool, set[str], set[str]]:
         rows = [self._row(row) for row in body.alternatives]
         first = set[str]().union(*(row[1] for row in rows))
-        for name in first:
-            self.rivals[name] |= first - {name}
+        self.groups.add(frozenset(first))
         return any(row[0] for row in rows), first, set[str]().union(*(row[2] for row in rows))
 
     def _row(self, parts: tuple[Part, ...]) -> tuple[bool, set[str], set[str]]:
@@ -112,10 +120,9 @@ class _Places:
                 return False, {part.text}, {part.text}
 
     def _join(self, last: set[str], first: set[str]) -> None:
+        self.groups.add(frozenset(first))
         for name in last:
             self.follow[name] |= first
-            for other in first:
-                self.rivals[other] |= first - {other}
 
     def _add(self, atom: Atom) -> None:
         if atom.text not in self.forms:
