@@ -53,11 +53,20 @@ _NUM_SPARES = 16  # matchers kept for reuse per grammar
 class LLGuidanceBackend:
     """Compiles constraints with llguidance; thread-safe, one tokenizer for all its grammars."""
 
-    def __init__(self, vocabulary: Vocabulary, *, parallel_above_s: float = 5e-4) -> None:
-        """Steps whose rows are expected to take more than `parallel_above_s` use threads."""
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        parallel_above_s: float = 5e-4,
+        num_threads: int | None = None,
+    ) -> None:
+        """Steps whose rows are expected to take more than `parallel_above_s` use threads.
+
+        By default one for each core.
+        """
         self.vocabulary = vocabulary
         self.tokenizer = make_tokenizer(vocabulary)
-        self._executor = LLExecutor(num_threads=os.cpu_count() or 1)
+        self._executor = LLExecutor(num_threads=num_threads or os.cpu_count() or 1)
         self._parallel_above_s = parallel_above_s
         self._seconds_per_row = 0.0  # a running mean over recent steps
         stops = vocabulary.stop_token_ids  # they end the text and stand in none
