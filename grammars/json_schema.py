@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, field
 from typing import Any, get_args
 from urllib.parse import unquote, urldefrag, urljoin
 
-from structspec.constraint import JsonSchema, JsonStyle, PropertyOrder, find_half_character
+from structspec.constraint import JsonSchema, JsonStyle, PropertyOrder, escape
 from structspec.errors import GrammarError
 from structspec.grammars.schema_drafts import NEWEST, Draft
 from structspec.grammars.schema_nodes import (
@@ -18,7 +17,6 @@ from structspec.grammars.schema_nodes import (
     base_of,
     children,
     definitions,
-    escape,
     subschemas,
 )
 from structspec.grammars.schema_reading import read_draft
@@ -29,7 +27,6 @@ _SETTINGS = {
     "closed": (True, False),
 }
 _IDENTIFIERS = frozenset(("$id", "id", "$anchor", "$dynamicAnchor"))
-_MAX_NUMBER = sys.float_info.max
 
 
 @dataclass(slots=True)
@@ -93,7 +90,6 @@ def parse(constraint: JsonSchema) -> Document:
     root = json.loads(constraint.text)
     if not isinstance(root, (dict, bool)):
         raise GrammarError("a schema is an object, true or false", pointer="#")
-    _check_values(root)
     document = Document(root, read_draft(root))
     _register(document)
     if '"$ref"' in constraint.text:
@@ -111,30 +107,6 @@ def _check_settings(constraint: JsonSchema) -> None:
             raise GrammarError(
                 f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}"
             )
-
-
-def _check_values(root: Schema) -> None:
-    """Raise GrammarError for text and numbers that Python can hold and the libraries cannot."""
-    waiting: list[tuple[str, Any]] = [("#", root)]
-    while waiting:
-        pointer, value = waiting.pop()
-        if isinstance(value, dict):
-            for key in value:
-                _check_text(key, pointer)
-            waiting += [(f"{pointer}/{escape(key)}", item) for key, item in value.items()]
-        elif isinstance(value, list):
-            waiting += [(f"{pointer}/{index}", item) for index, item in enumerate(value)]
-        elif isinstance(value, str):
-            _check_text(value, pointer)
-        elif isinstance(value, float) and value != value:
-            raise GrammarError("NaN is not JSON", pointer=pointer)
-        elif isinstance(value, int | float) and not -_MAX_NUMBER <= value <= _MAX_NUMBER:
-            raise GrammarError(f"a number beyond {_MAX_NUMBER:g} cannot be held", pointer=pointer)
-
-
-def _check_text(text: str, pointer: str) -> None:
-    if find_half_character(text) is not None:
-        raise GrammarError(f"{text!r} holds half a surrogate pair", pointer=pointer)
 
 
 def _register(document: Document) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from structspec.constraint import escape
 from structspec.errors import GrammarError
 from structspec.grammars.json_schema import Document
-from structspec.grammars.schema_nodes import Node, escape, types_of
+from structspec.grammars.schema_nodes import Node, types_of
 
 
 def check_productive(document: Document) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urldefrag, urljoin
 
+from structspec.constraint import escape
 from structspec.grammars.schema_drafts import NEWEST, Draft
 
 Schema = dict[str, Any] | bool
@@ -95,13 +96,6 @@ def subschemas(root: Node) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         waiting += [*children(node), *definitions(node)]
-
-
-def escape(part: str) -> str:
-    """A name as one part of a JSON pointer."""
-    if "~" not in part and "/" not in part:
-        return part
-    return part.replace("~", "~0").replace("/", "~1")
 
 
 def types_of(schema: dict[str, Any]) -> frozenset[str] | None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jsonschema
 from jsonschema.exceptions import SchemaError
 
-from structspec.constraint import TOO_DEEP
+from structspec.constraint import TOO_DEEP, escape, find_half_character
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.keyword_values import TYPES, looks_right, wrong_in_every_draft
 from structspec.grammars.schema_drafts import NEWEST, Draft, draft_named, draft_of_forms
-from structspec.grammars.schema_nodes import Node, Schema, escape, subschemas
+from structspec.grammars.schema_nodes import Node, Schema, subschemas
 
 _MAX_MESSAGE = 300
+_MAX_NUMBER = sys.float_info.max
 _DRAFT_3_WORDS = {"extends": "allOf", "disallow": "not", "divisibleBy": "multipleOf"}
 # patterns are ECMAScript's, which Python's `re` cannot judge: a backend does
 _NO_FORMATS = jsonschema.FormatChecker(formats=())
@@ -24,6 +26,7 @@ def read_draft(root: Schema) -> Draft:
 
     Raises GrammarError, with a JSON pointer, where a keyword has no value of its kind.
     """
+    _check_values(root)
     if not isinstance(root, dict):
         return NEWEST
     if not isinstance(root.get("$schema", ""), str):
@@ -44,6 +47,30 @@ def read_draft(root: Schema) -> Draft:
     if draft.name == "3":
         _check_no_draft_3(nodes)
     return draft
+
+
+def _check_values(root: Schema) -> None:
+    """Raise GrammarError for text and numbers that Python can hold and the libraries cannot."""
+    waiting: list[tuple[str, Any]] = [("#", root)]
+    while waiting:
+        pointer, value = waiting.pop()
+        if isinstance(value, dict):
+            for key in value:
+                _check_text(key, pointer)
+            waiting += [(f"{pointer}/{escape(key)}", item) for key, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{pointer}/{index}", item) for index, item in enumerate(value)]
+        elif isinstance(value, str):
+            _check_text(value, pointer)
+        elif isinstance(value, float) and value != value:
+            raise GrammarError("NaN is not JSON", pointer=pointer)
+        elif isinstance(value, int | float) and not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+            raise GrammarError(f"a number beyond {_MAX_NUMBER:g} cannot be held", pointer=pointer)
+
+
+def _check_text(text: str, pointer: str) -> None:
+    if find_half_character(text) is not None:
+        raise GrammarError(f"{text!r} holds half a surrogate pair", pointer=pointer)
 
 
 def _check_no_draft_3(nodes: list[Node]) -> None:

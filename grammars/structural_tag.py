@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from structspec.constraint import Grammar, JsonSchema, StructuralTag
+from structspec.constraint import Grammar, JsonSchema, StructuralTag, escape
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.cfg import dialect_of
 from structspec.grammars.form import (
@@ -64,7 +64,7 @@ class _Node:
         """A part that must be there."""
         if isinstance(key, str) and key not in self.value:
             raise self.error(f"{key!r} is missing")
-        place = str(key).replace("~", "~0").replace("/", "~1")
+        place = escape(str(key))
         ends = self.ends if ends is None else ends
         return _Node(self.value[key], f"{self.pointer}/{place}", ends, self.constraint)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,13 @@ def find_half_character(text: str) -> int | None:
     """Where a str holds half a surrogate pair, which no UTF-8 and so no model has; else None."""
     match = _HALF_CHARACTER.search(text)
     return None if match is None else match.start()
+
+
+def escape(part: str) -> str:
+    """A name as one part of a JSON pointer."""
+    if "~" not in part and "/" not in part:
+        return part
+    return part.replace("~", "~0").replace("/", "~1")
 
 
 @dataclass(frozen=True)
@@ -82,8 +90,8 @@ class Choice:
 class Grammar:
     """Text of a context-free grammar: Lark as llguidance reads it, or EBNF/GBNF as xgrammar does.
 
-    The start rule is `start` (Lark) or `root` (EBNF). "auto" tells them apart by `::=`. A `%json {…}`
-    in Lark is written as a `JsonSchema` with its defaults is.
+    The start rule is `start` (Lark) or `root` (EBNF). "auto" tells them apart by `::=`. A
+    `%json {…}` in Lark is written as a `JsonSchema` with its defaults is.
     """
 
     text: str
@@ -156,14 +164,7 @@ Constraint = JsonSchema | Regex | Choice | Grammar | StructuralTag | Tools
 def _canonical(value: Any, what: str) -> str:
     """A value, or JSON text, as canonical JSON text."""
     if isinstance(value, str):
-        try:
-            return json.dumps(json.loads(value), ensure_ascii=False)
-        except RecursionError:
-            raise GrammarError(TOO_DEEP) from None
-        except json.JSONDecodeError as error:
-            raise GrammarError(
-                f"{what} is not JSON: {error.msg}", line=error.lineno, column=error.colno
-            ) from None
+        value = _loaded(value, what)
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
@@ -171,3 +172,38 @@ def _canonical(value: Any, what: str) -> str:
     except (TypeError, ValueError) as error:
         advice = "; pass its model_json_schema()" if hasattr(value, "model_json_schema") else ""
         raise GrammarError(f"{what} cannot be written as JSON: {error}{advice}") from None
+
+
+class _Repeating(dict[str, Any]):
+    """An object whose text has a key twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+
+
+def _loaded(text: str, what: str) -> Any:
+    """The value of JSON text; GrammarError where it is none, or an object has a key twice."""
+    try:
+        value = json.loads(text, object_pairs_hook=_object_of)
+    except RecursionError:
+        raise GrammarError(TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise GrammarError(
+            f"{what} is not JSON: {error.msg}", line=error.lineno, column=error.colno
+        ) from None
+    waiting = [("#", value)] if isinstance(value, dict | list) else []
+    while waiting:
+        pointer, part = waiting.pop()
+        if isinstance(part, _Repeating):
+            raise GrammarError(f"the key {part.key!r} comes twice in one object", pointer=pointer)
+        items = part.items() if isinstance(part, dict) else enumerate(part)
+        waiting += [
+            (f"{pointer}/{escape(str(k))}", v) for k, v in items if isinstance(v, dict | list)
+        ]
+    return value
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    return value if len(value) == len(pairs) else _Repeating(pairs)

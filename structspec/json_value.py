@@ -14,6 +14,7 @@ from jsonschema.exceptions import best_match
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS
 from referencing.exceptions import Unresolvable
 
+from structspec.constraint import escape
 from structspec.errors import GrammarError, OutputInvalid
 from structspec.grammars.formats import FORMATS, is_format
 from structspec.grammars.schema_reading import read_draft
@@ -30,8 +31,7 @@ _NAMED = (("properties",), ("$defs",), ("definitions",), ("dependentSchemas",))
 
 def json_pointer(path: Iterable[Any]) -> str:
     """The path as a JSON pointer in a URI fragment: `#/people/0/name`; `#` is the whole text."""
-    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
-    return "/".join(("#", *parts))
+    return "/".join(("#", *(escape(str(part)) for part in path)))
 
 
 def parse_json(text: str, *, allow_duplicates: bool = False) -> Any:

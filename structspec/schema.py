@@ -10,6 +10,7 @@ from typing import Any, NewType
 
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 
+from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError, InvalidRequest, OutputInvalid
 from structspec.grammars.base import Finding
 from structspec.json_value import MAX_ERRORS, compile_validator, json_pointer, parse_json
@@ -74,15 +75,7 @@ def _from_json_schema(schema: Mapping[str, Any] | bool | str) -> SchemaTarget:
 
 def _load_schema(schema: Mapping[str, Any] | bool | str) -> dict[str, Any]:
     """A private copy of the schema, as an object."""
-    try:
-        text = schema if isinstance(schema, str) else json.dumps(schema, allow_nan=False)
-        loaded = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise GrammarError(
-            f"the schema is not JSON: {error.msg}", line=error.lineno, column=error.colno
-        ) from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise GrammarError(f"the schema cannot be written as JSON: {error}") from None
+    loaded = json.loads(JsonSchema(schema).text)
     if isinstance(loaded, bool):
         return {} if loaded else {"not": {}}
     if not isinstance(loaded, dict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from structspec.constraint import escape
 from structspec.grammars.base import Finding
 from structspec.grammars.json.broken import broken_shapes, with_keys, without
 from structspec.grammars.json.intersection import meet_all
@@ -21,7 +22,7 @@ from structspec.grammars.json.shapes import (
 )
 from structspec.grammars.json.unevaluated import UNHELD
 from structspec.grammars.json.values import other_shapes
-from structspec.grammars.schema_nodes import Node, escape, types_of
+from structspec.grammars.schema_nodes import Node, types_of
 
 if TYPE_CHECKING:
     from structspec.grammars.json.expand import Expander

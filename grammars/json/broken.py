@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from structspec.constraint import escape
 from structspec.grammars.base import Finding
 from structspec.grammars.formats import INEXACT, format_regex
 from structspec.grammars.json.own import (
@@ -31,7 +32,7 @@ from structspec.grammars.json.shapes import (
     String,
 )
 from structspec.grammars.regexes.syntax import complement
-from structspec.grammars.schema_nodes import Node, escape
+from structspec.grammars.schema_nodes import Node
 
 
 def broken_shapes(node: Node, claims: Claims) -> Iterator[Shape]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from structspec.constraint import escape
 from structspec.grammars.base import Finding
 from structspec.grammars.json.broken import with_keys, without
 from structspec.grammars.json.intersection import meet_all
@@ -25,7 +26,7 @@ from structspec.grammars.json.unevaluated import (
     unannotated,
 )
 from structspec.grammars.json.values import scalar_shapes
-from structspec.grammars.schema_nodes import Node, escape
+from structspec.grammars.schema_nodes import Node
 
 if TYPE_CHECKING:
     from structspec.grammars.json.expand import Expander

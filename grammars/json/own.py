@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Protocol
 
+from structspec.constraint import escape
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Finding
 from structspec.grammars.formats import INEXACT, format_regex
@@ -32,7 +33,7 @@ from structspec.grammars.json.shapes import (
 )
 from structspec.grammars.regexes.parse import parse_search
 from structspec.grammars.regexes.syntax import Regex
-from structspec.grammars.schema_nodes import Node, escape, types_of
+from structspec.grammars.schema_nodes import Node, types_of
 
 STRING_KEYWORDS = ("minLength", "maxLength", "pattern", "format")
 NUMBER_KEYWORDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")

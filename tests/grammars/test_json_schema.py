@@ -8,6 +8,7 @@ import pytest
 
 from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.schema import resolve_schema
 from tests.grammars.cases import PERSON, backend
 from tests.grammars.test_real_world_schemas import accepts
 
@@ -150,6 +151,26 @@ def test_schema_text_that_is_not_json_is_refused_with_line_and_column():
     with pytest.raises(GrammarError) as caught:
         backend("bytes", "llguidance").compile(JsonSchema('{"type":\n "string",}'))
     assert caught.value.line == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "pointer"),
+    [
+        ('{"type": "object", "type": "string"}', "type", "#"),
+        ('{"properties": {"a/b": [{"x": 1, "x": 1}]}}', "x", "#/properties/a~1b/0"),
+        ('{"properties": {"a": {}, "b": {"c": {}}, "a": {}}}', "a", "#/properties"),
+        ('{"a": {"b": 1, "b": 2}, "a": 3}', "a", "#"),
+    ],
+)
+@pytest.mark.parametrize(
+    "read",
+    [resolve_schema, lambda text: backend("bytes", "llguidance").compile(JsonSchema(text))],
+    ids=["to validate", "to write"],
+)
+def test_a_key_that_comes_twice_in_a_schema_is_named_with_its_place(read, text, key, pointer):
+    with pytest.raises(GrammarError, match=f"the key '{key}' comes twice") as caught:
+        read(text)
+    assert caught.value.pointer == pointer
 
 
 @pytest.mark.parametrize(
