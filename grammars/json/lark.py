@@ -17,7 +17,7 @@ from structspec.grammars.json.plan import Plan
 from structspec.grammars.json.productive import Part, Productive, find_productive
 from structspec.grammars.json.report import make_report
 from structspec.grammars.json.shapes import Array, Boolean, Goal, Null, Number, String
-from structspec.grammars.json.strings import string_body
+from structspec.grammars.json.strings import shadow_body, string_body
 from structspec.grammars.json_schema import Document, parse
 from structspec.grammars.keywords import CONSTRAINTS
 from structspec.grammars.lark_text import LarkText
@@ -167,7 +167,7 @@ class _Writer:
             case Number():
                 return self._number(part)
             case String():
-                return self.lark.terminal(string_body(part, self.lark, is_lenient=self._is_lenient))
+                return self._string(part)
             case Array():
                 return ArrayWriter(
                     self.lark, self.layout, self._item, self._choices, self.losses.add
@@ -178,6 +178,11 @@ class _Writer:
                     self.lark, self.layout, self.value, self.losses.add, self._is_lenient
                 ).write(part, any_order=is_any)
         raise AssertionError("a part of a kind that is not written")
+
+    def _string(self, string: String) -> str:
+        body = self.lark.terminal(string_body(string, self.lark, is_lenient=self._is_lenient))
+        shadow = shadow_body(string, self.lark)
+        return self.lark.rule(f"{body} | {self.lark.terminal(shadow)}") if shadow else body
 
     def _number(self, number: Number) -> str:
         number = simplified(number)

@@ -29,6 +29,7 @@ from structspec.grammars.regexes.syntax import text as text_regex
 
 _NOTHING = r"/[^\s\S]/"
 QUOTE = '"\\""'
+_UNWRITTEN = r"/\x{10FFFF}/"  # Unicode promises that it is no character
 _SEVERAL_SPELLINGS = frozenset('"\\/').union(map(chr, range(32)))
 
 
@@ -98,6 +99,25 @@ def _content(regex: Regex, lark: LarkText) -> str:
         return to_lark(regex, quoted=True)
     found = to_lark(sequence(*items[:-1]), quoted=True)
     return f"({found} ~({_NOTHING})) & {lark.terminal(QUOTED_ANY)}*"
+
+
+def shadow_body(string: String, lark: LarkText) -> str | None:
+    """The body of a terminal for a few of the strings that a search finds, to stand beside all.
+
+    A mask is quick where the library sees at once that all text may follow, and it only looks
+    whether a terminal goes on with text of any length, whatever comes then. While a search is on
+    its way that of all strings does not; this one does, since what it waits for is a character
+    that nobody writes. None where nothing is searched.
+    """
+    if len(string.regexes) != 1 or string.min_length or string.max_length is not None:
+        return None
+    items = list(parts_of(string.regexes[0]))
+    if items[0] is not ANYTHING or len(items) == 1:
+        return None
+    text = f"{lark.terminal(QUOTED_ANY)}*"
+    is_open = items[-1] is ANYTHING
+    searched = to_lark(sequence(*items[1 : -1 if is_open else None]), quoted=True)
+    return f"{QUOTE} {text} {_UNWRITTEN} {searched} {text if is_open else ''} {QUOTE}"
 
 
 def regex_body(regex: Regex) -> str:
