@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from structspec.constraint import Grammar, StructuralTag, Tools
+from structspec.errors import GrammarError
 from structspec.grammars.boundaries import find_losses
 from structspec.grammars.cfg import dialect_of
 from structspec.grammars.form import Cfg, Form, Marker, leaves
 from structspec.grammars.lark_losses import find_losses as find_grammar_losses
+from structspec.grammars.lark_regexes import prepare_lark
 from structspec.grammars.runs import group
 from structspec.grammars.structural_tag import read_tag
 from structspec.grammars.tools import read_tools
@@ -35,7 +37,7 @@ def needs_xgrammar(constraint: Grammar | StructuralTag | Tools) -> str:
     if any(isinstance(part, Marker) for part in parts):
         return ""  # xgrammar's wrapper writes text only
     grammars = [part.constraint.text for part in parts if isinstance(part, Cfg)]
-    if any(_ONLY_LLGUIDANCE.search(text) for text in grammars):
+    if not all(map(_is_read_by_xgrammar, grammars)):
         return ""
     losses = find_losses(group(form))
     return f"llguidance cannot write every text: {losses[0].reason}" if losses else ""
@@ -47,4 +49,17 @@ def _grammar_needs_xgrammar(constraint: Grammar) -> str:
     if _ONLY_LLGUIDANCE.search(constraint.text):
         return ""
     lost = find_grammar_losses(constraint.text)
-    return f"llguidance cannot write every text: {lost[0]}" if lost else ""
+    if not lost or not _is_read_by_xgrammar(constraint.text):
+        return ""
+    return f"llguidance cannot write every text: {lost[0]}"
+
+
+def _is_read_by_xgrammar(text: str) -> bool:
+    """Whether Lark text has only what that library knows, as far as can be told without it."""
+    if _ONLY_LLGUIDANCE.search(text):
+        return False
+    try:
+        prepare_lark(text)
+    except GrammarError:
+        return False
+    return True

@@ -7,6 +7,7 @@ does not expect digits of other scripts.
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from structspec.errors import GrammarError
 from structspec.grammars.regexes import ranges
@@ -19,9 +20,11 @@ from structspec.grammars.regexes.syntax import EMPTY, Regex
 _ESCAPES = {"\0": r"\x00", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
-def read_regex(pattern: str, *, may_be_empty: bool = False) -> Regex:
+def read_regex(
+    pattern: str, *, may_be_empty: bool = False, dialect: Literal["python", "rust"] = "python"
+) -> Regex:
     """The texts a pattern matches; GrammarError with its place, or where there are none."""
-    regex = parse_full(pattern)
+    regex = parse_full(pattern, dialect)
     if regex is EMPTY and not may_be_empty:
         raise GrammarError("the regex is empty: the model would write nothing")
     if is_empty(regex):
@@ -29,14 +32,16 @@ def read_regex(pattern: str, *, may_be_empty: bool = False) -> Regex:
     return regex
 
 
-def translate(pattern: str, *, may_be_empty: bool = False) -> str:
+def translate(
+    pattern: str, *, may_be_empty: bool = False, dialect: Literal["python", "rust"] = "python"
+) -> str:
     """The pattern as every regex library reads it, lookaround that says one thing spelled out.
 
     Raises UnsupportedConstraint, with its place, for lookaround that needs an intersection.
     """
-    regex = read_regex(pattern, may_be_empty=may_be_empty)
+    regex = read_regex(pattern, may_be_empty=may_be_empty, dialect=dialect)
     if not regex.is_plain:
-        raise lookaround_error(pattern)
+        raise lookaround_error(pattern, dialect)
     return plain_text(regex, _class)
 
 

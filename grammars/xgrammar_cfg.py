@@ -14,6 +14,7 @@ from structspec.grammars.ebnf import repeats_of_themselves, unproductive
 from structspec.grammars.ebnf_text import prepare_ebnf
 from structspec.grammars.lark_checks import check_productive
 from structspec.grammars.lark_reader import inline_json
+from structspec.grammars.lark_regexes import prepare_lark, without_regexes
 
 _LOCATION = re.compile(r"\[[\d:]+\] \S+:\d+: ")  # in the library's own source; may be nested
 _PLACE = re.compile(r"at line (\d+), column (\d+): (.*)")
@@ -30,6 +31,7 @@ def lower_grammar(constraint: Grammar) -> tuple[str, Report]:
         check_productive(text)
         if inline_json(text):
             return text, Report("xgrammar", refused=(Finding("", "%json", _NO_JSON),))
+        text = prepare_lark(text)
     return text, Report("xgrammar", enforced=(Finding("", "grammar"),))
 
 
@@ -58,11 +60,13 @@ def without_location(message: str) -> str:
 
 def _build(constraint: Grammar, prepared: str) -> xgrammar.Grammar:
     text = constraint.text
-    if dialect_of(constraint) == "lark":
-        return _without_crash(xgrammar.Grammar.from_lark(prepared), text)
-    if prepared != text:
-        xgrammar.Grammar.from_ebnf(text)  # errors have the places that the user knows
-    grammar = xgrammar.Grammar.from_ebnf(prepared)
+    is_lark = dialect_of(constraint) == "lark"
+    read = xgrammar.Grammar.from_lark if is_lark else xgrammar.Grammar.from_ebnf
+    if prepared != text:  # for errors with the places that the user knows
+        read(without_regexes(text) if is_lark else text)
+    grammar = read(prepared)
+    if is_lark:
+        return _without_crash(grammar, text)
     return _without_crash(_productive(grammar, text), text)
 
 

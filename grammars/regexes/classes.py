@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from collections import defaultdict
 from functools import cache, lru_cache
+from typing import Literal
 
 from structspec.grammars.regexes import ranges
 from structspec.grammars.regexes.ranges import Ranges
@@ -78,6 +79,26 @@ _CATEGORY_NAMES = {
     "private_use": "Co",
     "unassigned": "Cn",
 }
+
+
+@cache
+def named_set(letter: str, dialect: Literal["ecma", "lenient", "python", "rust"]) -> Ranges:
+    r"""What `\d`, `\w` or `\s` is; Rust's alone are Unicode's."""
+    if dialect == "rust":
+        return _unicode_set(letter)
+    space = PYTHON_SPACE if dialect == "python" else ECMA_SPACE
+    return {"d": DIGITS, "w": WORD, "s": space}[letter]
+
+
+def _unicode_set(letter: str) -> Ranges:
+    """As `unicode_property` would tell, without looking at every character there may be."""
+    if letter == "s":
+        return ranges.subtract(PYTHON_SPACE, ((0x1C, 0x1F),))
+    if letter == "d":
+        return ranges.of("".join(c for c in map(chr, range(0x20000)) if c.isdecimal()))
+    word = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}"
+    letters_and_variants = ((0, 0xD7FF), (0xE000, 0x3FFFF), (0xE0000, 0xE0FFF))
+    return ranges.normalise(pair for block in letters_and_variants for pair in _found(word, block))
 
 
 @lru_cache(maxsize=256)
@@ -153,10 +174,16 @@ def _from_regex_package(name: str) -> Ranges | None:
     import regex  # 15 ms, and seldom needed
 
     try:
-        pattern = regex.compile(rf"[\p{{{name}}}]+", regex.V1)
+        blocks = ((0, 0xD7FF), (0xE000, ranges.MAX_CODE_POINT))
+        return ranges.normalise(p for block in blocks for p in _found(rf"\p{{{name}}}", block))
     except regex.error:
         return None
-    everything = "".join(map(chr, ranges.code_points(ranges.EVERY)))
-    found = (match.group() for match in pattern.finditer(everything))
-    # a run over the surrogates' gap is put right by leaving them out
-    return ranges.normalise((ord(run[0]), ord(run[-1])) for run in found)
+
+
+def _found(members: str, block: tuple[int, int]) -> Ranges:
+    """The characters of a block that are in a set, as the `regex` package writes it."""
+    import regex
+
+    text = "".join(map(chr, range(block[0], block[1] + 1)))
+    runs = regex.compile(f"[{members}]+", regex.V1).finditer(text)
+    return tuple((block[0] + run.start(), block[0] + run.end() - 1) for run in runs)

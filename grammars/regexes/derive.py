@@ -8,7 +8,7 @@ states of a deterministic automaton, found as far as a text or a question needs 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -48,6 +48,19 @@ def matches(regex: Regex, text: str) -> bool:
         if state is NOTHING:
             return False
     return state.is_nullable
+
+
+def match_ends(regex: Regex, text: str, start: int) -> Iterator[int]:
+    """Where the matches end that begin at `start`, from the shortest on."""
+    automaton = _automaton(regex)
+    state = regex
+    for end in range(start, len(text) + 1):
+        if state.is_nullable:
+            yield end
+        if end < len(text):
+            state = automaton.step(state, ord(text[end]))
+        if state is NOTHING:
+            return
 
 
 def is_empty(regex: Regex, max_states: int = 2000) -> bool | None:

@@ -35,9 +35,11 @@ def parse_full(pattern: str, dialect: Literal["python", "rust"] = "python") -> R
     return build(read(pattern, dialect), pattern, searches=False)
 
 
-def lookaround_error(pattern: str) -> UnsupportedConstraint:
+def lookaround_error(
+    pattern: str, dialect: Literal["python", "rust"] = "python"
+) -> UnsupportedConstraint:
     """For libraries that know no And and Not: names the first lookaround of a full match."""
-    looks = [node for node in walk(read(pattern, "python")) if isinstance(node, Look)]
+    looks = [node for node in walk(read(pattern, dialect)) if isinstance(node, Look)]
     first = min(looks, key=lambda look: look.position)
     line, column = place(pattern, first.position)
     side = "lookahead" if first.is_ahead else "lookbehind"

@@ -9,6 +9,7 @@ from typing import Literal
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.cfg import check_characters, place
 from structspec.grammars.regexes import classes, pattern, ranges
+from structspec.grammars.regexes.counts import REPEAT, counts, is_repeat
 from structspec.grammars.regexes.pattern import (
     NO_TEXT,
     Join,
@@ -28,9 +29,6 @@ Dialect = Literal["ecma", "lenient", "python", "rust"]
 
 _GROUP = re.compile(
     r"\((?:\?(?P<kind>:|<?[=!]|#|>|\(|\||P=|P>|&|R\)|P?<[^\d\W]\w*>|(?P<flags>-?[a-zA-Z][a-zA-Z-]*)(?P<end>[:)])))?"
-)
-_REPEAT = re.compile(
-    r"(?:(?P<sign>[*+?])|\{(?P<low>\d*)(?P<comma>,?)(?P<high>\d*)\})(?P<kind>[?+]?)"
 )
 _POSIX = re.compile(r"\[:(?P<not>\^?)(?P<name>\w+):\]")
 _HEX = re.compile(
@@ -89,8 +87,9 @@ class _Reader:
         self.position = 0
         self.is_ecma = dialect in ("ecma", "lenient")
         self.is_rust = dialect == "rust"
+        self.may_lack_least = dialect == "python"  # `{,3}` counts
         self.is_strict = dialect == "ecma"
-        self.space = classes.ECMA_SPACE if self.is_ecma else classes.PYTHON_SPACE
+        self.dialect: Dialect = dialect
 
     # -- the parts of a pattern
 
@@ -132,8 +131,10 @@ class _Reader:
             return self.one_of(self.character_class(flags))
         if character == "\\":
             return self.escape(flags)
-        if _is_repeat(_REPEAT.match(self.text, start), self.is_ecma):
+        if is_repeat(REPEAT.match(self.text, start), not self.may_lack_least):
             raise self.error("nothing to repeat", start)
+        if character == "{" and self.is_rust:
+            raise self.error("a bracket that counts nothing", start)
         self.position += 1
         if character == "^":
             if flags.multiline:
@@ -181,8 +182,8 @@ class _Reader:
             raise self.unsupported(f"the flag(s) {letters!r}", self.position)
 
     def repetition(self, item: Pattern) -> Pattern:
-        match = _REPEAT.match(self.text, self.position)
-        if not _is_repeat(match, self.is_ecma):
+        match = REPEAT.match(self.text, self.position)
+        if not is_repeat(match, not self.may_lack_least):
             return item
         assert match is not None
         position = self.position
@@ -192,11 +193,11 @@ class _Reader:
             if self.is_ecma:
                 raise self.error("multiple repeat", position)
             raise self.unsupported("a possessive repetition", position)
-        minimum, maximum = _counts(match)
+        minimum, maximum = counts(match)
         if maximum is not None and maximum < minimum:
             raise self.error("min repeat greater than max repeat", position + 1)
         self.position = match.end()
-        if _is_repeat(_REPEAT.match(self.text, self.position), self.is_ecma):
+        if is_repeat(REPEAT.match(self.text, self.position), not self.may_lack_least):
             raise self.error("multiple repeat", self.position)
         return pattern.loop(item, minimum, maximum, position)
 
@@ -222,7 +223,7 @@ class _Reader:
             raise self.error("the pattern ends with a backslash", start)
         if kind in "bB":
             self.position += 2
-            word = characters(self.cased(classes.WORD, flags))
+            word = characters(self.cased(classes.named_set("w", self.dialect), flags))
             return pattern.boundary(word, kind == "B", start)
         if kind in "AZz" and not self.is_ecma:
             self.position += 2
@@ -230,15 +231,17 @@ class _Reader:
         if reference := _REFERENCE.match(self.text, start):
             self.position = reference.end()
             return Refused("a back-reference", start)
+        if kind in "<>" and self.is_rust:
+            raise self.unsupported("the edge of a word", start)
         return self.one_of(self.escaped_class(flags))
 
     def escaped_class(self, flags: _Flags) -> Ranges:
         r"""The characters of an escape that is no assertion: `\d`, `\p{L}`, `\x41`."""
         start = self.position
         kind = self.text[start + 1 : start + 2]
-        named = {"d": classes.DIGITS, "w": classes.WORD, "s": self.space}.get(kind.lower())
-        if named is not None and kind:
+        if kind and kind in "dDwWsS":
             self.position += 2
+            named = classes.named_set(kind.lower(), self.dialect)
             found = self.cased(named, flags) if kind in "wW" else named
             return ranges.invert(found) if kind.isupper() else found
         if match := _PROPERTY.match(self.text, start + 1):
@@ -307,6 +310,7 @@ class _Reader:
                 self.position += 1
                 break
             is_first = False
+            self.check_rust_set(start)
             found += self.class_item(flags, start)
         members = self.cased(ranges.normalise(found), flags)
         return ranges.invert(members) if is_inverted else members
@@ -331,7 +335,7 @@ class _Reader:
     def class_member(self, flags: _Flags) -> Ranges:
         posix = _POSIX.match(self.text, self.position)
         if posix and posix["name"] in classes.POSIX:
-            return self.posix_class(posix)
+            return self.posix_class(posix, flags)
         if self.position >= len(self.text):
             raise self.error("unterminated character set", self.position)
         if self.text[self.position] != "\\":
@@ -342,7 +346,14 @@ class _Reader:
             return ranges.of("\b")
         return self.escaped_class(replace(flags, ignore_case=False))
 
-    def posix_class(self, match: re.Match[str]) -> Ranges:
+    def check_rust_set(self, class_start: int) -> None:
+        """Rust has sets in sets, which are not read here."""
+        rest = self.text[self.position : self.position + 2]
+        is_nested = rest[:1] == "[" and not _POSIX.match(self.text, self.position)
+        if self.is_rust and (is_nested or rest in ("&&", "--", "~~")):
+            raise self.unsupported("a set made of sets", class_start)
+
+    def posix_class(self, match: re.Match[str], flags: _Flags) -> Ranges:
         """Elsewhere `[[:alpha:]` is a set of `[`, `:` and letters, which nobody means."""
         if not self.is_rust:
             raise self.error(
@@ -351,7 +362,7 @@ class _Reader:
                 self.position,
             )
         self.position = match.end()
-        members = classes.POSIX[match["name"]]
+        members = self.cased(classes.POSIX[match["name"]], flags)
         return ranges.invert(members) if match["not"] else members
 
     # -- small things
@@ -376,21 +387,3 @@ class _Reader:
         return UnsupportedConstraint(
             f"{what} is not supported in a regex", line=line, column=column
         )
-
-
-def _is_repeat(match: re.Match[str] | None, is_ecma: bool) -> bool:
-    """Whether this repeats; a bracket that counts nothing is itself."""
-    if match is None:
-        return False
-    if match["sign"] or match["low"]:
-        return True
-    return bool(match["high"]) and not is_ecma
-
-
-def _counts(match: re.Match[str]) -> tuple[int, int | None]:
-    if match["sign"]:
-        return {"*": (0, None), "+": (1, None), "?": (0, 1)}[match["sign"]]
-    low = int(match["low"] or 0)
-    if not match["comma"]:
-        return low, low
-    return low, int(match["high"]) if match["high"] else None

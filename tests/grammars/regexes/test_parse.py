@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.regexes import classes, ranges
 from structspec.grammars.regexes.derive import matches
 from structspec.grammars.regexes.parse import parse_full, parse_search
 from structspec.grammars.regexes.syntax import EMPTY, NOTHING
@@ -228,3 +230,16 @@ def test_terminals_of_a_grammar_have_posix_classes_as_rust_does():
     regex = parse_full("[_[:^alpha:]]+$", "rust")
     assert matches(regex, "_1 é")
     assert not matches(regex, "a") and not matches(regex, "1a")
+
+
+@pytest.mark.parametrize(
+    ("letter", "names"),
+    [("d", ["Nd"]), ("s", ["White_Space"])]
+    + [("w", ["Alphabetic", "M", "Nd", "Pc", "Join_Control"])],
+)
+def test_the_sets_of_rust_are_those_of_unicode(letter, names):
+    whole = ranges.normalise(pair for name in names for pair in classes.unicode_property(name))
+    found = classes.named_set(letter, "rust")
+    assert not ranges.subtract(whole, found)
+    newer = ranges.subtract(found, whole)  # than Python's own tables
+    assert {unicodedata.category(chr(c)) for c in ranges.code_points(newer)} <= {"Cn"}
