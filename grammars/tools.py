@@ -1,4 +1,4 @@
-"""Sets of tools: the form of their calls, and reading the calls back out of a text."""
+"""Sets of tools: the form of their calls. Reading them back is in `tool_calls`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from structspec.constraint import Envelope, JsonSchema, Tools
+from structspec.constraint import JsonSchema, Tools
 from structspec.errors import GrammarError
 from structspec.grammars.envelopes import ENVELOPES, EnvelopeText
 from structspec.grammars.form import (
@@ -27,20 +27,9 @@ _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": Fa
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call of a tool in a text: what is called, with what, and where both begin.
+class Tool:
+    """A tool that may be called: its parameters' schema, and where that stands in the list."""
 
-    `arguments` is JSON text; `name_start` and `arguments_start` are offsets in the text.
-    """
-
-    name: str
-    arguments: str
-    name_start: int
-    arguments_start: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Tool:
     name: str
     parameters: dict[str, Any]
     pointer: str
@@ -52,7 +41,7 @@ def read_tools(constraint: Tools) -> Form:
         names = ", ".join(ENVELOPES)
         raise GrammarError(f"envelope must be one of {names}, not {constraint.envelope!r}")
     envelope = ENVELOPES[constraint.envelope]
-    tools = _tools(constraint)
+    tools = tools_of(constraint)
     writer = _Writer(constraint, envelope)
     match constraint.choice:
         case "none":
@@ -70,8 +59,9 @@ def read_tools(constraint: Tools) -> Form:
             return writer.calls(named, is_single=True)
 
 
-def _tools(constraint: Tools) -> list[_Tool]:
-    found: dict[str, _Tool] = {}
+def tools_of(constraint: Tools) -> list[Tool]:
+    """The tools of a set, in its order; raises GrammarError with a pointer into the list."""
+    found: dict[str, Tool] = {}
     for index, entry in enumerate(json.loads(constraint.text)):
         tool = _tool(entry, f"#/{index}")
         if tool.name in found:
@@ -80,7 +70,7 @@ def _tools(constraint: Tools) -> list[_Tool]:
     return list(found.values())
 
 
-def _tool(entry: Any, pointer: str) -> _Tool:
+def _tool(entry: Any, pointer: str) -> Tool:
     if not isinstance(entry, dict):
         raise GrammarError("a tool is an object", pointer=pointer)
     if entry.get("type", "function") != "function":
@@ -98,7 +88,7 @@ def _tool(entry: Any, pointer: str) -> _Tool:
     parameters = entry.get("parameters") or _NO_PARAMETERS
     if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
         raise GrammarError("must be a schema of an object", pointer=f"{pointer}/parameters")
-    return _Tool(name, {"type": "object", **parameters}, f"{pointer}/parameters")
+    return Tool(name, {"type": "object", **parameters}, f"{pointer}/parameters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +106,7 @@ class _Writer:
             content = Json(_with_text(response), "#")
         return sequence(*self._marked(self.envelope.before_answer), content)
 
-    def calls_or_answer(self, tools: list[_Tool]) -> Form:
+    def calls_or_answer(self, tools: list[Tool]) -> Form:
         """The union; free text may also come before calls."""
         is_single = not self.constraint.parallel
         response = self.constraint.response
@@ -134,7 +124,7 @@ class _Writer:
         call = self._json({"anyOf": self._call_schemas(tools, 0)})
         return either(one, sequence(call, self._more(call, minimum=1)))
 
-    def calls(self, tools: list[_Tool], *, is_single: bool) -> Form:
+    def calls(self, tools: list[Tool], *, is_single: bool) -> Form:
         """One call, or one after the other."""
         before = self.envelope.before_name
         call = sequence(*self._marked(before), self._rest(tools))
@@ -146,7 +136,7 @@ class _Writer:
         assert self.envelope.separator is not None
         return Repeat(sequence(*self._marked(self.envelope.separator), call), minimum, None, "#")
 
-    def _rest(self, tools: list[_Tool]) -> Form:
+    def _rest(self, tools: list[Tool]) -> Form:
         """From the name on."""
         envelope = self.envelope
         return either(
@@ -161,7 +151,7 @@ class _Writer:
             pointer="#",
         )
 
-    def _call_schemas(self, tools: list[_Tool], start: int) -> list[dict[str, Any]]:
+    def _call_schemas(self, tools: list[Tool], start: int) -> list[dict[str, Any]]:
         key = self.envelope.arguments_key
         assert key is not None
         return [
@@ -228,53 +218,3 @@ def rebase(schema: Any, place: str) -> Any:
         else:
             result[key] = value if key in _DATA else rebase(value, place)
     return result
-
-
-def read_calls(text: str, envelope: Envelope) -> list[Call]:
-    """The calls in a text that a `Tools` constraint allowed; [] where it is an answer.
-
-    Markers are read by name. The last call may be cut short: what is not complete is left out.
-    """
-    fixed = ENVELOPES[envelope]
-    if fixed.arguments_key is not None:
-        return _read_objects(text, fixed)
-    start = text.find(fixed.opening + fixed.before_name)
-    position = start + len(fixed.opening)
-    calls: list[Call] = []
-    while start >= 0 and text.startswith(fixed.before_name, position):
-        name_start = position + len(fixed.before_name)
-        name_end = text.find(fixed.before_arguments, name_start)
-        if name_end < 0:
-            break
-        arguments_start = name_end + len(fixed.before_arguments)
-        end = _json_end(text, arguments_start)
-        if end is None:
-            break
-        arguments = text[arguments_start:end]
-        name = text[name_start:name_end]
-        calls.append(Call(name, arguments, name_start, arguments_start))
-        position = end + len(fixed.after_arguments) + len(fixed.separator or "")
-    return calls
-
-
-def _read_objects(text: str, fixed: EnvelopeText) -> list[Call]:
-    """Calls that are JSON objects, in whatever white space."""
-    begin = re.compile(rf'{{\s*"name"\s*:\s*"([^"\\]+)"\s*,\s*"{fixed.arguments_key}"\s*:\s*')
-    calls: list[Call] = []
-    match = begin.search(text)
-    while match is not None:
-        end = _json_end(text, match.end())
-        if end is None:
-            break
-        calls.append(Call(match[1], text[match.end() : end], match.start(1), match.end()))
-        close = re.compile(r"\s*\}" + re.escape(fixed.separator or "")).match(text, end)
-        match = begin.match(text, close.end()) if close else None
-    return calls
-
-
-def _json_end(text: str, start: int) -> int | None:
-    """Where the JSON value that begins at `start` ends; None if it is not complete."""
-    try:
-        return json.JSONDecoder().raw_decode(text, start)[1]
-    except json.JSONDecodeError:
-        return None

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from structspec.explanation import Explanation, explain
     from structspec.generation import Generation
     from structspec.llm import LLM
+    from structspec.tool_calls import ToolCall, parse_tool_calls
 
 _LAZY = {
     "AsyncLLM": "structspec.async_llm",
@@ -49,7 +50,9 @@ _LAZY = {
     "Generation": "structspec.generation",
     "GrammarCompiler": "structspec.compiler",
     "LLM": "structspec.llm",
+    "ToolCall": "structspec.tool_calls",
     "explain": "structspec.explanation",
+    "parse_tool_calls": "structspec.tool_calls",
 }
 
 __version__ = "0.1.0"
@@ -78,12 +81,14 @@ __all__ = [
     "SamplingParams",
     "StructspecError",
     "StructuralTag",
+    "ToolCall",
     "Tools",
     "Truncated",
     "UnsupportedConstraint",
     "Usage",
     "Vocabulary",
     "explain",
+    "parse_tool_calls",
 ]
 
 

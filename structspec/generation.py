@@ -82,14 +82,18 @@ def _to_value(
     is_cut = request.finish_reason == "length" or request.text.is_stopped
     if compiled is None:
         return text
-    must_end = task.target is not None
+    target = task.target
+    must_end = target is not None and not target.reads_markers
     token_ids = request.output_token_ids
     if is_cut and not is_complete(text, token_ids, compiled, vocabulary, must_end=must_end):
         raise Truncated(_why_cut(request, task.constraint))
-    if task.target is None:
+    if target is None:
         return text
+    if target.reads_markers and not request.text.is_stopped:
+        written = [t for t in token_ids if t not in vocabulary.stop_token_ids]
+        text = vocabulary.spell_bytes(written).decode(errors="replace")
     is_ignored = task.on_unsupported == "ignore" and not compiled.report.exact
-    return task.target.read(text) if is_ignored else task.target.validate(text)
+    return target.read(text) if is_ignored else target.validate(text)
 
 
 def is_complete(

@@ -15,6 +15,8 @@ from structspec.constraint import (
     JsonStyle,
     PropertyOrder,
     Regex,
+    StructuralTag,
+    Tools,
 )
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Finding
@@ -22,6 +24,7 @@ from structspec.prompting import SchemaInPrompt
 from structspec.request import SamplingParams
 from structspec.schema import SchemaTarget, resolve_schema
 from structspec.settings import DEFAULT_MAX_ATTEMPTS, BackendName, OnUnsupported
+from structspec.text_target import target_of
 
 
 class OtherOptions(TypedDict, total=False):
@@ -29,7 +32,7 @@ class OtherOptions(TypedDict, total=False):
 
     regex: str
     choices: Sequence[str]
-    grammar: str | Grammar
+    grammar: str | Grammar | StructuralTag | Tools
     backend: BackendName
     on_unsupported: OnUnsupported
     max_attempts: int
@@ -51,7 +54,8 @@ class OtherOptions(TypedDict, total=False):
 class GenerateOptions(OtherOptions, total=False):
     """What may be passed to `generate`, `generate_raw` and `stream` beside the prompt.
 
-    At most one of `schema`, `regex`, `choices` and `grammar` constrains the output. `style`,
+    At most one of `schema`, `regex`, `choices` and `grammar` constrains the output; structural tags
+    and tool sets are grammars too. `style`,
     `property_order`, `closed` and `schema_in_prompt` go with `schema`; `backend`, `on_unsupported`
     and `max_attempts` with any of the four (structspec.policy says what the last two do). The
     sampling fields are those of SamplingParams; what is not given comes from the model's
@@ -89,7 +93,7 @@ class Task:
     """One call's options, resolved: what the output must be and how it is drawn."""
 
     constraint: Constraint | None
-    target: SchemaTarget | None  # with schema=: turns the text into the caller's value
+    target: SchemaTarget | None  # turns the text into the caller's value, where there is one
     backend: BackendName
     on_unsupported: OnUnsupported
     max_attempts: int
@@ -108,9 +112,10 @@ def resolve_options(options: GenerateOptions) -> Task:
     _refuse_unknown(given)
     _refuse_contradictions(given)
     target = _resolve_target(given)
+    constraint = _resolve_constraint(given, target)
     return Task(
-        constraint=_resolve_constraint(given, target),
-        target=target,
+        constraint=constraint,
+        target=target or target_of(constraint),
         backend=given.get("backend", "auto"),
         on_unsupported=given.get("on_unsupported", "validate"),
         max_attempts=_resolve_max_attempts(given),
@@ -177,8 +182,8 @@ def _resolve_constraint(given: Mapping[str, Any], target: SchemaTarget | None) -
     if "choices" in given:
         return _resolve_choices(given["choices"])
     if "grammar" in given:
-        grammar = _of_type(given, "grammar", (str, Grammar))
-        return grammar if isinstance(grammar, Grammar) else Grammar(grammar)
+        grammar = _of_type(given, "grammar", (str, Grammar, StructuralTag, Tools))
+        return Grammar(grammar) if isinstance(grammar, str) else grammar
     return None
 
 

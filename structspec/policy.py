@@ -22,6 +22,7 @@ from structspec.errors import UnsupportedConstraint
 from structspec.grammars.base import CompiledGrammar, Finding, Report
 from structspec.request import SamplingParams
 from structspec.settings import OnUnsupported
+from structspec.text_target import target_of
 
 RETRY_TEMPERATURE = 0.7  # of a request that takes the likeliest token and would repeat itself
 MAX_NAMED = 5  # places named in one message
@@ -29,7 +30,7 @@ MAX_NAMED = 5  # places named in one message
 
 def can_validate(constraint: Constraint | None) -> bool:
     """Whether finished text can be checked against all of a constraint, without its mask."""
-    return isinstance(constraint, JsonSchema)
+    return isinstance(constraint, JsonSchema) or target_of(constraint) is not None
 
 
 def check_report(report: Report, constraint: Constraint, on_unsupported: OnUnsupported) -> None:

@@ -34,6 +34,7 @@ class SchemaTarget:
     it was parsed (of duplicate keys the last), or the Python type, which checks itself.
     `json_schema` may be shared: read it, never change it. `unheld` is what the type asks beyond it,
     such as validators in Python: whatever conforms to the schema may still break that.
+    `reads_markers`: special tokens are part of the text, spelled by name.
     """
 
     json_schema: dict[str, Any]
@@ -41,6 +42,7 @@ class SchemaTarget:
     read: Callable[[str], Any]
     name: str
     unheld: tuple[Finding, ...] = ()
+    reads_markers: bool = False
 
 
 def resolve_schema(schema: Any) -> SchemaTarget:

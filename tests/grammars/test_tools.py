@@ -17,7 +17,8 @@ from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import CompiledGrammar, FillJob
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.router import route
-from structspec.grammars.tools import Call, read_calls, rebase
+from structspec.grammars.tool_calls import Call, read_calls
+from structspec.grammars.tools import rebase
 from structspec.vocabulary import Vocabulary
 from tests.grammars.cases import backend
 

@@ -1,0 +1,85 @@
+"""What a text of a `Tools` constraint says: calls with their arguments, or an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from structspec.constraint import Tools
+from structspec.errors import OutputInvalid
+from structspec.grammars.envelopes import ENVELOPES
+from structspec.grammars.tool_calls import finished_calls
+from structspec.grammars.tools import tools_of
+from structspec.json_value import MAX_ERRORS
+from structspec.schema import resolve_schema
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call: the tool's name and its arguments, as a dict and as the JSON text written."""
+
+    name: str
+    arguments: dict[str, Any]
+    text: str
+
+
+def parse_tool_calls(text: str, tools: Tools) -> list[ToolCall] | str:
+    """The calls that a finished text makes, or the answer that it is instead.
+
+    `text` is one that the constraint allowed, its special tokens spelled by name; what stands
+    before the calls is left out, and so are the marks around an answer. Arguments are parsed, not
+    validated. Where calls and answer are both JSON, what may be read as calls is.
+    """
+    calls = finished_calls(text, tools)
+    if not calls:
+        return text.removeprefix(ENVELOPES[tools.envelope].before_answer)
+    return [ToolCall(call.name, json.loads(call.arguments), call.arguments) for call in calls]
+
+
+def validate_tool_calls(text: str, tools: Tools) -> list[ToolCall] | str:
+    """As `parse_tool_calls`, every call's arguments and a JSON answer held to their schemas.
+
+    Raises OutputInvalid, whose errors read `#/0/arguments/city: message`: 0 is the first call.
+    """
+    said = parse_tool_calls(text, tools)
+    violations = _violations(said, tools)
+    if violations and tools.response is not None and not isinstance(said, str):
+        answer = text.removeprefix(ENVELOPES[tools.envelope].before_answer)
+        if not _violations(answer, tools):  # JSON that looks like a call
+            return answer
+    if violations:
+        raise OutputInvalid(
+            f"the output is not a valid call of a tool: {'; '.join(violations)}",
+            text=text,
+            errors=violations,
+        )
+    return said
+
+
+def _violations(said: list[ToolCall] | str, tools: Tools) -> tuple[str, ...]:
+    if isinstance(said, str):
+        return () if tools.response is None else broken(tools.response.text, said, "")
+    schemas = {tool.name: json.dumps(tool.parameters) for tool in tools_of(tools)}
+    found = [
+        violation
+        for index, call in enumerate(said)
+        for violation in broken(schemas[call.name], call.text, f"/{index}/arguments")
+    ]
+    return tuple(found[:MAX_ERRORS])
+
+
+def broken(schema: str, text: str, place: str) -> tuple[str, ...]:
+    """How a JSON text breaks a schema; `place` is where it stands in the whole."""
+    try:
+        _validator(schema)(text)
+    except OutputInvalid as error:
+        return tuple(f"#{place}{violation.removeprefix('#')}" for violation in error.errors)
+    return ()
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Callable[[str], Any]:
+    return resolve_schema(schema).validate

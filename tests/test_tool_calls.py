@@ -1,0 +1,217 @@
+"""Texts of tool calls and structural tags: read back, and held to every schema inside."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from structspec import (
+    GrammarError,
+    InvalidRequest,
+    JsonSchema,
+    OutputInvalid,
+    StructuralTag,
+    ToolCall,
+    Tools,
+    UnsupportedConstraint,
+    explain,
+    parse_tool_calls,
+)
+from structspec.constraint import Envelope
+from structspec.grammars.envelopes import ENVELOPES
+from structspec.grammars.form import AnyText, Json, Pattern, Repeat, Text, either, sequence
+from structspec.grammars.form_reading import reads
+from structspec.options import resolve_options
+from structspec.policy import can_validate, check_report
+from structspec.text_target import target_of
+
+UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+PICK = {
+    "type": "object",
+    "properties": {"ids": UNIQUE, "why": {"type": "string"}},
+    "required": ["ids"],
+}
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "pick", "parameters": PICK}},
+    {"name": "stop", "parameters": {"type": "object", "properties": {}}},
+]
+ANSWER = JsonSchema({"type": "object", "properties": {"ok": UNIQUE}, "required": ["ok"]})
+ALL = pytest.mark.parametrize("envelope", get_args(Envelope))
+
+
+def written(envelope: Envelope, *calls: tuple[str, str]) -> str:
+    """Calls in the texts of an envelope."""
+    fixed = ENVELOPES[envelope]
+    each = (
+        f"{fixed.before_name}{name}{fixed.before_arguments}{arguments}{fixed.after_arguments}"
+        for name, arguments in calls
+    )
+    return fixed.opening + (fixed.separator or "").join(each) + fixed.closing
+
+
+def answer(envelope: Envelope, text: str) -> str:
+    return ENVELOPES[envelope].before_answer + text
+
+
+arguments = st.fixed_dictionaries(
+    {"ids": st.lists(st.integers(0, 99), unique=True, max_size=3)},
+    optional={"why": st.text(max_size=5) | st.sampled_from(get_args(Envelope)).map(written)},
+)
+
+
+@ALL
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(arguments, min_size=1, max_size=3), st.booleans())
+def test_calls_come_back_as_they_were_written(
+    envelope: Envelope, given_: list[dict[str, Any]], has_response: bool
+) -> None:
+    tools = Tools(TOOLS, envelope, response=ANSWER if has_response else None)
+    if ENVELOPES[envelope].separator is None:
+        del given_[1:]
+    calls = [ToolCall("pick", one, json.dumps(one, ensure_ascii=False)) for one in given_]
+    text = written(envelope, *((call.name, call.text) for call in calls))
+    assert parse_tool_calls(text, tools) == calls
+    target = target_of(tools)
+    assert target is not None and target.validate(text) == calls
+
+
+@ALL
+def test_free_text_before_calls_is_left_out_and_alone_it_is_the_answer(envelope: Envelope) -> None:
+    tools = Tools(TOOLS, envelope)
+    call = written(envelope, ("stop", "{}"))
+    if not ENVELOPES[envelope].before_answer:
+        assert parse_tool_calls(f"Let me see.\n{call}", tools) == [ToolCall("stop", {}, "{}")]
+    assert parse_tool_calls(answer(envelope, "It is late."), tools) == "It is late."
+
+
+@ALL
+def test_an_answer_that_quotes_a_call_is_an_answer(envelope: Envelope) -> None:
+    quoted = json.dumps({"ok": [], "said": written(envelope, ("stop", "{}"))}, ensure_ascii=False)
+    nested = '{"ok": [], "call": {"name": "stop", "arguments": {}, "parameters": {}}}'
+    for text in (quoted, nested):
+        for choice in ("auto", "none"):
+            tools = Tools(TOOLS, envelope, choice, response=ANSWER)
+            assert parse_tool_calls(answer(envelope, text), tools) == text
+
+
+@pytest.mark.parametrize("style", [{"separators": (",", ":")}, {"indent": 2}, {}])
+@pytest.mark.parametrize("envelope", ["json", "llama3"])
+def test_calls_that_share_their_form_with_the_answer_are_read_in_any_style(
+    envelope: Envelope, style: dict[str, Any]
+) -> None:
+    key = ENVELOPES[envelope].arguments_key
+    call = json.dumps({"name": "pick", key: {"ids": [1]}}, **style)
+    text = (ENVELOPES[envelope].separator or "").join([call, call])
+    calls = parse_tool_calls(text, Tools(TOOLS, envelope, response=ANSWER))
+    assert [one.arguments for one in calls if isinstance(one, ToolCall)] == [{"ids": [1]}] * 2
+
+
+@ALL
+def test_arguments_that_break_their_schema_are_told_with_their_place(envelope: Envelope) -> None:
+    target = target_of(Tools(TOOLS, envelope))
+    assert target is not None
+    text = written(envelope, ("pick", '{"ids": [1, 1]}'))
+    with pytest.raises(OutputInvalid, match="not a valid call of a tool") as caught:
+        target.validate(text)
+    assert caught.value.errors[0].startswith("#/0/arguments/ids: ")
+    assert caught.value.text == text
+
+
+@ALL
+def test_the_final_json_is_held_to_the_response(envelope: Envelope) -> None:
+    target = target_of(Tools(TOOLS, envelope, response=ANSWER))
+    assert target is not None
+    assert target.validate(answer(envelope, '{"ok": [1, 2]}')) == '{"ok": [1, 2]}'
+    with pytest.raises(OutputInvalid) as caught:
+        target.validate(answer(envelope, '{"ok": [1, 1]}'))
+    assert caught.value.errors[0].startswith("#/ok: ")
+
+
+def test_json_that_looks_like_a_call_may_still_be_a_right_answer() -> None:
+    free = JsonSchema({"type": "object", "additionalProperties": True})
+    text = '{"name": "pick", "arguments": {"ids": [1, 1]}}'
+    target = target_of(Tools(TOOLS, "json", response=free))
+    assert target is not None and target.validate(text) == text
+
+
+# structural tags
+
+
+def tag(*elements: dict[str, Any]) -> StructuralTag:
+    return StructuralTag({"format": {"type": "sequence", "elements": list(elements)}})
+
+
+JSON = {"type": "json_schema", "json_schema": PICK}
+IN_TAG = {"type": "tag", "begin": "<f>", "content": JSON, "end": "</f>"}
+FREE = {"type": "triggered_tags", "triggers": ["<f"], "tags": [IN_TAG]}
+EBNF = {"type": "grammar", "grammar": 'root ::= "a"'}
+
+
+def test_every_json_of_a_tag_is_held_to_its_schema() -> None:
+    target = target_of(tag(FREE))
+    assert target is not None
+    right, wrong = '<f>{"ids": [1, 2]}</f>', '<f>{"ids": [1, 1]}</f>'
+    for text in (right, f"so {right} or {right}.", "no tag at all"):
+        assert target.validate(text) == text
+    with pytest.raises(OutputInvalid) as caught:
+        target.validate(f"so {right} or {wrong}.")
+    [error] = caught.value.errors
+    assert error.startswith("#/format/elements/0/tags/0/content/json_schema: ")
+    assert "#/ids: " in error
+
+
+def test_a_tag_can_be_validated_unless_a_grammar_stands_in_it() -> None:
+    assert can_validate(tag(FREE)) and not can_validate(tag(IN_TAG, EBNF))
+    assert explain(tag(IN_TAG)).summary.endswith("validated and, where it fails, drawn again")
+    assert explain(Tools(TOOLS)).summary.endswith("validated and, where it fails, drawn again")
+    with pytest.raises(UnsupportedConstraint, match="cannot be validated"):
+        check_report(explain(tag(IN_TAG, EBNF)).report, tag(IN_TAG, EBNF), "validate")
+
+
+def test_a_wrong_tag_is_told_by_who_compiles_it() -> None:
+    wrong = StructuralTag({"format": {"type": "smoke"}})
+    assert not can_validate(wrong)
+    with pytest.raises(GrammarError):
+        explain(wrong)
+
+
+A, B = JsonSchema('{"const": "a"}'), JsonSchema('{"type": "integer"}')
+FORMS = {
+    "text": (Text("ab"), ["ab"], ["a", "abc", ""]),
+    "number": (sequence(Json(B), Text("2")), ["12", "122"], ["2", "13"]),
+    "either": (either(Text("a"), Text("ab")), ["a", "ab"], ["b"]),
+    "row": (sequence(either(Text("a"), Text("ab")), Text("bc")), ["abc", "abbc"], ["ac"]),
+    "repeat": (Repeat(Text("ab"), 1, 2), ["ab", "abab"], ["", "ababab"]),
+    "star": (Repeat(either(Text("a"), Text(""))), ["", "aaa"], ["b"]),
+    "pattern": (sequence(Pattern("a+"), Text("ab")), ["aab", "aaaab"], ["ab", "aa"]),
+    "any": (sequence(AnyText(("<",)), Text("<"), Json(A)), ['x<"a"', '<"a"'], ['<<"a"', 'x<"b"']),
+    "short": (sequence(AnyText((), 2), Text("!")), ["!", "a!!", "ab!"], ["abc!", "ab"]),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_text_is_read_by_a_form_in_every_way_there_is(name: str) -> None:
+    form, right, wrong = FORMS[name]
+
+    def is_right(part: Json, text: str) -> bool:
+        return text.isdigit() if part.constraint is B else text == '"a"'
+
+    assert all(reads(form, text, is_right) for text in right)
+    assert not any(reads(form, text, is_right) for text in wrong)
+
+
+# as a request
+
+
+def test_tools_and_tags_are_grammars_of_a_request() -> None:
+    tools = Tools(TOOLS)
+    task = resolve_options({"grammar": tools})
+    assert task.constraint is tools and task.target is not None
+    assert task.target.json_schema == {}  # nothing is said of it in the prompt
+    assert resolve_options({"grammar": tag(IN_TAG, EBNF)}).target is None
+    with pytest.raises(InvalidRequest, match="grammar must be"):
+        resolve_options({"grammar": [tools]})  # type: ignore[typeddict-item]
