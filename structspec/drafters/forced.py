@@ -1,15 +1,12 @@
-"""Drafts from what a grammar forces.
-
-Tokens where the masks force those; else the forced text, as the model would spell it."""
+"""Drafts from what a grammar forces: tokens where its masks force those, else spelled-out text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 
 from structspec.drafters.base import count_slots
-from structspec.drafters.habits import Habits, Spelling
-from structspec.drafters.lessons import Lessons
-from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, whole_characters
+from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell, whole_characters
 from structspec.engine.batch import Batch, Draft
 from structspec.grammars.base import Matcher
 from structspec.request import Request
@@ -19,38 +16,40 @@ _MAX_TOKEN_BYTES = 16  # of a usual token: more forced text than the slots can h
 
 
 class ForcedDrafter:
-    """Drafts the forced text alone, as the model has spelled its like before."""
+    """Drafts what is forced and nothing else."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._habits = Habits(vocabulary)
-        self._lessons = Lessons(self._habits)
 
     def propose(self, batch: Batch) -> Draft:
         """The forced tokens of each constrained request."""
-        self._lessons.learn()
-        drafts: list[list[int]] = []
-        for scheduled in batch.requests:
-            spelling = self._propose_one(scheduled.request, count_slots(scheduled))
-            self._lessons.expect(scheduled.request, spelling.openings)
-            drafts.append(spelling.token_ids)
+        drafts = [self._propose_one(one.request, count_slots(one)) for one in batch.requests]
         return Draft(drafts, [None] * len(drafts), [[True] * len(draft) for draft in drafts])
 
-    def _propose_one(self, request: Request, limit: int) -> Spelling:
+    def _propose_one(self, request: Request, limit: int) -> list[int]:
         if limit <= 0 or request.matcher is None:
-            return Spelling()
-        matcher, context = request.matcher, request.last_output_token_ids(NUM_CONTEXT_TOKENS)
-        fixed = matcher.forced_tokens(limit)
-        num_taken = sum(1 for _ in takewhile(matcher.accept, fixed))
-        text = forced_text(matcher, self._vocabulary, limit - num_taken)
-        matcher.rollback(num_taken)
-        context = [*context, *fixed[:num_taken]][-NUM_CONTEXT_TOKENS:]
-        spelling = self._habits.spell(text, context, limit - num_taken)
-        openings = {num_taken + i: opening for i, opening in spelling.openings.items()}
-        return Spelling(fixed[:num_taken] + spelling.token_ids, openings)
+            return []
+        context = request.last_output_token_ids(NUM_CONTEXT_TOKENS)
+        taken = take_forced(request.matcher, context, self._vocabulary, limit)
+        request.matcher.rollback(len(taken))
+        return taken
 
 
-def forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:
+def take_forced(
+    matcher: Matcher, context: Sequence[int], vocabulary: Vocabulary, limit: int
+) -> list[int]:
+    """Advance a matcher by at most `limit` forced tokens, and say which they are.
+
+    Where the masks leave a choice of tokens, the forced text is spelled as it would follow the
+    context; its last token may merge with what comes next, and is a guess.
+    """
+    taken = list(takewhile(matcher.accept, matcher.forced_tokens(limit)))
+    text = _forced_text(matcher, vocabulary, limit - len(taken))
+    spelled = spell(text, [*context, *taken], vocabulary, limit - len(taken))
+    return taken + list(takewhile(matcher.accept, spelled))
+
+
+def _forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:
     """All that is forced, as far as `limit` tokens go; the matcher is left where it was.
 
     Where a backend stops early, at a lexeme's end, more is behind it.

@@ -21,11 +21,9 @@ import numpy as np
 from structspec.config import SpeculativeConfig
 from structspec.drafters.base import count_slots
 from structspec.drafters.copying import TextCopier, closing_text
-from structspec.drafters.forced import forced_text
-from structspec.drafters.habits import Habits, Opening, Spelling
-from structspec.drafters.lessons import Lessons
+from structspec.drafters.forced import take_forced
 from structspec.drafters.ngram import NgramDrafter
-from structspec.drafters.spelling import NUM_CONTEXT_TOKENS
+from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell
 from structspec.engine.batch import Batch, Draft
 from structspec.grammars.base import Matcher, MatcherFailed
 from structspec.request import Request
@@ -45,7 +43,6 @@ class _Walk:
     output: Sequence[int]  # the last tokens before the draft
     token_ids: list[int] = field(default_factory=list)
     is_forced: list[bool] = field(default_factory=list)
-    openings: dict[int, Opening] = field(default_factory=dict)  # see Spelling
 
     @property
     def context(self) -> list[int]:
@@ -71,15 +68,6 @@ class _Walk:
             self.is_forced.append(is_forced)
         return len(token_ids)
 
-    def take_spelled(self, spelling: Spelling, *, is_forced: bool) -> int:
-        """The same, and keep where the model may spell otherwise."""
-        start = len(self.token_ids)
-        num_taken = self.take(spelling.token_ids, is_forced=is_forced)
-        for index, opening in spelling.openings.items():
-            if index <= num_taken:
-                self.openings[start + index] = opening
-        return num_taken
-
 
 class HybridDrafter:
     """Drafts from forced text and prompt lookup; from lookup alone where nothing constrains."""
@@ -88,8 +76,6 @@ class HybridDrafter:
         self._vocabulary = vocabulary
         self._ngram = NgramDrafter(config)
         self._copier = TextCopier(vocabulary)
-        self._habits = Habits(vocabulary)
-        self._lessons = Lessons(self._habits)
         self._max_guess_rows = config.max_guess_rows
         self._scratch = np.zeros((1, vocabulary.num_words), np.int32)
         self._stop_row = np.zeros(vocabulary.num_words, np.uint32)
@@ -98,7 +84,6 @@ class HybridDrafter:
 
     def propose(self, batch: Batch) -> Draft:
         """One-hot drafts, never with a token that the grammar refuses."""
-        self._lessons.learn()
         self._ngram.keep_only(batch)
         self._copier.keep_only(batch)
         max_num_guessed = self._max_num_guessed(batch)
@@ -133,7 +118,6 @@ class HybridDrafter:
             request.matcher.rollback(len(walk.token_ids))
         except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
             return [], []
-        self._lessons.expect(request, walk.openings)
         return walk.token_ids, walk.is_forced
 
     def _extend(self, walk: _Walk) -> None:
@@ -146,10 +130,10 @@ class HybridDrafter:
                 return
 
     def _take_forced(self, walk: _Walk) -> int:
-        num_taken = walk.take(walk.matcher.forced_tokens(walk.num_free), is_forced=True)
-        text = forced_text(walk.matcher, self._vocabulary, walk.num_free)
-        spelling = self._habits.spell(text, walk.context, walk.num_free)
-        return num_taken + walk.take_spelled(spelling, is_forced=True)
+        taken = take_forced(walk.matcher, walk.context, self._vocabulary, walk.num_free)
+        walk.token_ids += taken
+        walk.is_forced += [True] * len(taken)
+        return len(taken)
 
     def _guess(self, walk: _Walk) -> int:
         """Draft from prompt lookup, the surest kind first; says how many tokens were taken."""
@@ -171,8 +155,8 @@ class HybridDrafter:
             return 0
         num_taken = walk.take(copied, is_forced=False)
         text = closing_text(walk.matcher, self._vocabulary)
-        closing = self._habits.spell(text, walk.context, walk.num_guesses)
-        return num_taken + walk.take_spelled(closing, is_forced=False)
+        closing = spell(text, walk.context, self._vocabulary, walk.num_guesses)
+        return num_taken + walk.take(closing, is_forced=False)
 
     def _until_stop(self, token_ids: list[int]) -> list[int]:
         """Nothing is drafted behind a stop token."""
