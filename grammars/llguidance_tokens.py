@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from llguidance import LLTokenizer
 
 from structspec.vocabulary import Vocabulary
 
+_LONGEST_KEPT = 200  # characters
 SPECIAL = b"\xff"  # begins every token that is no text, and no text
 # Tokens of one kind, which a mask admits or leaves as a whole where it can: letters and digits,
 # then what has no blanks (`\S`), no line ends (`.`), and what a string holds without escapes.
@@ -38,9 +41,15 @@ class TokenTable:
             for token_id, data in enumerate(vocabulary.token_bytes)
         ]
         self._encode_text = vocabulary.encode_text
+        self._encode_again = lru_cache(maxsize=4096)(vocabulary.encode_text)
 
     def __call__(self, text: str) -> list[int]:
-        return self._encode_text(text)
+        """The tokens of forced text: keys, mostly, asked for by every row on their way.
+
+        Threads that fill rows wait for each other here.
+        """
+        is_short = len(text) <= _LONGEST_KEPT
+        return self._encode_again(text) if is_short else self._encode_text(text)
 
 
 def make_tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
