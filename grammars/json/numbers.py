@@ -3,25 +3,33 @@ r"""JSON numbers as Lark terminals: ranges are regular once numbers are read dig
     x >= L  and  x <= U  and  not one of ...     become     NUMBER & /at least L/ & /at most U/
 
 Two spellings: the canonical one writes what `json.dumps` writes for usual numbers, integers as
-integers; the lenient one admits every spelling JSON has (`1.0` and `1e2` are integers too), except
-that numbers in a range take exponents only where all of them belong to the range.
+integers; the lenient one admits other spellings too (`1.0` and `1e2` are integers). In a range an
+exponent stands behind one digit and a fraction, as in `2.5e3`; what is left out (`25e2`, `0e1`,
+and for integers `200e-2`) nobody writes, and where the exponent leads is not regular.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import gcd, lcm
 
-from structspec.grammars.json.shapes import Limit, Number
+from structspec.grammars.json.ranges import digits_of, range_bodies
+from structspec.grammars.json.shapes import Number
 
 _WHOLE = "(0|[1-9][0-9]*)"
 _FRACTION = r"(\.[0-9]+)?"
 _EXPONENT = "([eE][+-]?[0-9]+)?"
-# more places than a float has cannot follow its point: whole whatever they are
-_HUGE_INTEGER = r"[1-9](\.[0-9]{1,16})?[eE]\+?0*(1[6-9]|[2-9][0-9]|[1-9][0-9]{2,})"
+# whole as long as the point has no more digits behind it than the exponent moves it by; beyond 15
+# whatever follows, since a float has no more
+_WHOLE_POWERS = "|".join(
+    (
+        r"[1-9](\.0+)?[eE][+-]?0+",
+        *(rf"[1-9](\.([0-9]{{1,{n}}}0*|0+))?[eE]\+?0*{n}" for n in range(1, 16)),
+        r"[1-9](\.[0-9]{1,16})?[eE]\+?0*(1[6-9]|[2-9][0-9]|[1-9][0-9]{2,})",
+    )
+)
 # what a float holds: exponents beyond 99 behind one digit only, and none beyond the largest
 _FINITE = (
     r"-?[0-9]+(\.[0-9]+)?([eE](-[0-9]+|\+?0*[0-9]{1,2}))?"
@@ -32,8 +40,6 @@ _MAX_MULTIPLE, _MAX_PLACES = 10_000, 10**9  # remainders are states: 10,000 take
 _MAX_LIMIT = 10**17  # llguidance has no regex for ranges that end much beyond
 _MAX_LISTED = 256  # multiples in a range are listed up to so many
 _MANTISSA = r"[1-9](\.[0-9]+)?[eE]"
-# behind a mantissa, such that a float has the number and not zero in its place
-_POWER_ABOVE_ZERO = r"(\+?[0-9]+|-0*([0-9]{1,2}|[12][0-9]{2}|3([01][0-9]|2[0-3])))"
 
 
 def number_body(number: Number, *, is_lenient: bool) -> str:
@@ -41,10 +47,11 @@ def number_body(number: Number, *, is_lenient: bool) -> str:
     if number.values is not None:
         return _values(number.values, is_lenient=is_lenient)
     parts = [_kind(number, is_lenient=is_lenient)]
+    has_floats = is_lenient or not number.is_integer
     if number.lower is not None:
-        parts.append(f"/{_at_least(number.lower)}/")
+        parts += range_bodies(number.lower, is_lower=True, has_floats=has_floats)
     if number.upper is not None:
-        parts.append(f"/{_at_most(number.upper)}/")
+        parts += range_bodies(number.upper, is_lower=False, has_floats=has_floats)
     if number.excluded:
         every = _values(tuple(sorted(number.excluded)), is_lenient=True)
         parts.append(f"~({every})")
@@ -126,9 +133,10 @@ def _kind(number: Number, *, is_lenient: bool) -> str:
     if number.is_integer:
         if not is_lenient:
             return "/-?[1-9][0-9]*|0/"
-        exponent = "" if is_ranged or number.excluded else r"([eE]\+?[0-9]+)?"
-        huge = "" if number.excluded else f"|-?{_HUGE_INTEGER}"
-        return rf"/-?{_WHOLE}(\.0+)?{exponent}{huge}/"
+        if number.excluded:
+            return rf"/-?{_WHOLE}(\.0+)?/"
+        exponent = "" if is_ranged else r"([eE]\+?[0-9]+)?"
+        return rf"/-?({_WHOLE}(\.0+)?{exponent}|{_WHOLE_POWERS})/"
     if number.excluded:  # in the spellings that are excluded too
         return f"/-?{_WHOLE}{_FRACTION}/"
     if not is_ranged:
@@ -159,120 +167,6 @@ def _between_integers(places: int, num_zeros: int) -> str:
     return "|".join(forms)
 
 
-# Ranges
-
-
-def _digits(value: Fraction) -> tuple[str, str]:
-    """The digits before and behind the point of a number from 0 up that has finitely many."""
-    with localcontext() as context:
-        context.prec = 2000
-        text = format(Decimal(value.numerator) / Decimal(value.denominator), "f")
-    whole, _, behind = text.partition(".")
-    return whole, behind.rstrip("0")
-
-
-def _at_least(limit: Limit) -> str:
-    value = limit.value
-    if value < 0:
-        return f"[0-9].*|-({_below(-value, limit.is_open)})"
-    above = _above(value, limit.is_open)
-    return above if value or limit.is_open else rf"{above}|-0(\.0+)?"
-
-
-def _at_most(limit: Limit) -> str:
-    value = limit.value
-    if value < 0:
-        return f"-({_above(-value, limit.is_open)})"
-    if value == 0 and limit.is_open:
-        return rf"-([0-9.]*[1-9][0-9.]*([eE]{_POWER_ABOVE_ZERO})?)"
-    return f"-[0-9].*|{_below(value, limit.is_open)}"
-
-
-def _above(value: Fraction, is_open: bool) -> str:
-    """Numbers without a sign from `value` up."""
-    whole, behind = _digits(value)
-    forms = [f"[1-9][0-9]{{{len(whole)},}}{_FRACTION}"]
-    for place, digit in enumerate(whole):
-        if digit < "9":
-            bigger, left = chr(ord(digit) + 1), len(whole) - place - 1
-            forms.append(f"{whole[:place]}[{bigger}-9][0-9]{{{left}}}{_FRACTION}")
-    forms += (rf"{whole}\.{form}" for form in _fractions_above(behind))
-    if behind:
-        forms += [] if is_open else [rf"{whole}\.{behind}0*"]
-    else:
-        forms += [] if is_open else [rf"{whole}(\.0+)?"]
-    if value == 0:
-        forms.append(f"{_MANTISSA}{_POWER_ABOVE_ZERO if is_open else '[+-]?[0-9]+'}")
-    else:  # from the next power of ten on
-        power = _num_tens(value)
-        is_itself = is_open and 10**power == value
-        forms.append(rf"{_MANTISSA}\+?0*({_whole_from(power + is_itself)})")
-        if is_itself:
-            forms.append(rf"([2-9]{_FRACTION}|1\.0*[1-9][0-9]*)[eE]\+?0*{power}")
-    return "|".join(forms)
-
-
-def _num_tens(value: Fraction) -> int:
-    """The least power of ten, from 0 up, that is not less than a value."""
-    power = 0
-    while 10**power < value:
-        power += 1
-    return power
-
-
-def _num_places(value: Fraction) -> int:
-    """The least number of places, from 0 up, after which 1 is no more than a value."""
-    places = 0
-    while value * 10**places < 1:
-        places += 1
-    return places
-
-
-def _whole_from(least: int) -> str:
-    """Whole numbers from `least` up."""
-    digits = str(least)
-    forms = [f"[1-9][0-9]{{{len(digits)},}}", digits]
-    for place, digit in enumerate(digits):
-        if digit < "9":
-            left = len(digits) - place - 1
-            forms.append(f"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{left}}}")
-    return "|".join(forms)
-
-
-def _fractions_above(behind: str) -> list[str]:
-    forms = [
-        f"{behind[:place]}[{chr(ord(digit) + 1)}-9][0-9]*"
-        for place, digit in enumerate(behind)
-        if digit < "9"
-    ]
-    return [*forms, f"{behind}0*[1-9][0-9]*"]
-
-
-def _below(value: Fraction, is_open: bool) -> str:
-    """Numbers without a sign from 0 to `value`."""
-    whole, behind = _digits(value)
-    forms = []
-    if len(whole) > 1:
-        forms.append(f"(0|[1-9][0-9]{{0,{len(whole) - 2}}}){_FRACTION}")
-    for place, digit in enumerate(whole):
-        low = "1" if place == 0 and len(whole) > 1 else "0"
-        if digit > low:
-            smaller, left = chr(ord(digit) - 1), len(whole) - place - 1
-            forms.append(f"{whole[:place]}[{low}-{smaller}][0-9]{{{left}}}{_FRACTION}")
-    for place, digit in enumerate(behind):
-        start = rf"{whole}\.{behind[:place]}"
-        if digit > "0":
-            forms.append(f"{start}[0-{chr(ord(digit) - 1)}][0-9]*")
-        forms.append(rf"{whole}(\.{behind[:place]}0*)?" if place == 0 else f"{start}0*")
-    if behind and not is_open:
-        forms.append(rf"{whole}\.{behind}0*")
-    if not behind and not is_open:
-        forms.append(rf"{whole}(\.0+)?")
-    if value > 0:  # below the last power of ten: 9.99e-4 is less than 1e-3
-        forms.append(f"{_MANTISSA}-0*({_whole_from(max(1, _num_places(value) + 1))})")
-    return "|".join(forms) or "[^\\s\\S]"
-
-
 # Lists
 
 
@@ -283,7 +177,7 @@ def _values(values: tuple[Fraction, ...], *, is_lenient: bool) -> str:
 
 def _spellings(value: Fraction, *, is_lenient: bool) -> list[str]:
     sign = "-" if value < 0 else ""
-    whole, behind = _digits(abs(value))
+    whole, behind = digits_of(abs(value))
     forms = []
     if behind:
         forms.append(rf"{sign}{whole}\.{behind}" + ("0*" if is_lenient else ""))
