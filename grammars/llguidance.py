@@ -102,7 +102,7 @@ class LLGuidanceBackend:
                 try:
                     self.compile(leaf.constraint)
                 except GrammarError as error:
-                    raise placed(error, leaf.pointer) from None
+                    raise placed(error, leaf.pointer, "lark") from None
 
     def unpack(self, packed: Packed) -> LLGuidanceGrammar:
         """Parse the text again; raises GrammarError where it is none."""

@@ -226,7 +226,7 @@ def test_rules_of_printed_ebnf_that_no_text_ends_are_named():
 def test_a_wrong_grammar_inside_a_structural_tag_has_the_place_of_both():
     inside = {"type": "grammar", "syntax": "lark", "grammar": 'start: "a"\n  missing'}
     tag = StructuralTag({"format": {"type": "sequence", "elements": [inside]}})
-    with pytest.raises(GrammarError) as caught:
+    with pytest.raises(GrammarError, match="read as Lark") as caught:
         backend("bytes", "llguidance").compile(tag)
     assert caught.value.pointer == "#/format/elements/0/grammar"
     assert caught.value.line == 2
