@@ -112,7 +112,7 @@ def shadow_body(string: String, lark: LarkText) -> str | None:
     if len(string.regexes) != 1 or string.min_length or string.max_length is not None:
         return None
     items = list(parts_of(string.regexes[0]))
-    if items[0] is not ANYTHING or len(items) == 1:
+    if len(items) < 2 or items[0] is not ANYTHING:
         return None
     text = f"{lark.terminal(QUOTED_ANY)}*"
     is_open = items[-1] is ANYTHING

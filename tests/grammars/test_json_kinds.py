@@ -151,3 +151,10 @@ def test_multiples_within_limits_beyond_the_library_are_reported(limit):
     assert takes(schema, 2.5)
     report = compiled(schema).report
     assert report.exact or {f.keyword for f in report.approximated} == {"multipleOf"}
+
+
+@pytest.mark.parametrize("pattern", ["^$", "", "^", "$", "a?", "^(a|)$"])
+def test_a_pattern_may_find_the_empty_string(pattern):
+    schema = {"type": "string", "pattern": pattern}
+    assert takes(schema, "")
+    assert takes(schema, "b") == (not (pattern.startswith("^") and pattern.endswith("$")))
