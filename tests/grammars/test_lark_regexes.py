@@ -12,7 +12,8 @@ from tests.grammars.cases import backend
 
 TEXTS = [*"٣3éeE_\n\r\u2028aAkK\u212a \xa0\x85.]-\0/^$\\:[", "", "a\nb", "a:b", "aa", "ab", "aB"]
 TEXTS += ["a\n", "a{1}", "a$", "aaa"]
-PATTERNS = [r"\d", r"\w", r"\W", r"[\W]", r"[^\D]", r"\s", r"[\d_]", r"[^\s]", ".", "(?s).", "[[:alpha:]]"]
+PATTERNS = [r"[\W]", r"[^\D]"]
+PATTERNS += [r"\d", r"\w", r"\W", r"\s", r"[\d_]", r"[^\s]", ".", "(?s).", "[[:alpha:]]"]
 PATTERNS += [
     "[[:^alpha:]a]",
     "(?i)k",
