@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+in_quotes = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder every time
+
 
 class LarkText:
     """A grammar while it is written; each distinct body is one rule or terminal.
@@ -58,7 +60,7 @@ class LarkText:
 def literal(text: str) -> str:
     """Text as it stands, in a rule or a terminal body; must not be empty."""
     assert text
-    return json.dumps(text, ensure_ascii=False)
+    return in_quotes(text)
 
 
 def times(low: int, high: int | None) -> str:

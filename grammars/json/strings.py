@@ -8,11 +8,10 @@ ASCII.
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 
 from structspec.grammars.json.shapes import String
-from structspec.grammars.lark_text import LarkText, times
+from structspec.grammars.lark_text import LarkText, in_quotes, times
 from structspec.grammars.regexes.derive import is_empty, length_bounds, words
 from structspec.grammars.regexes.lark import FREE_CHARACTER, QUOTED_ANY, to_lark
 from structspec.grammars.regexes.syntax import (
@@ -134,9 +133,7 @@ def literal_body(text: str, *, is_lenient: bool) -> str:
     if is_lenient and not is_spelled_in_one_way(text):
         return regex_body(text_regex(text))
     # a DEL may not stand in Lark as it is
-    return json.dumps(json.dumps(text, ensure_ascii=False), ensure_ascii=False).replace(
-        "\x7f", "\\u007f"
-    )
+    return in_quotes(in_quotes(text)).replace("\x7f", "\\u007f")
 
 
 def every_spelling(text: str) -> str:
