@@ -7,52 +7,27 @@ import random
 import warnings
 from functools import cache
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import JsonSchema
 from structspec.errors import OutputInvalid
-from structspec.grammars.base import CompiledGrammar, Matcher
+from structspec.grammars.base import CompiledGrammar
 from structspec.schema import SchemaTarget, resolve_schema
 from tests.grammars.cases import backend
-from tests.grammars.json_texts import STOP, matcher_of, takes
+from tests.grammars.json_texts import matcher_of, takes
 from tests.python_types import NO_VALUES, TYPES
+from tests.walks import walk
 
 NUM_WALKS = 300
-SOON = 24  # bytes, after which a walk takes every way out
-CLOSERS = (STOP, *b'"}]')
 
 
 @cache
 def resolved(name: str) -> tuple[SchemaTarget, CompiledGrammar]:
     target = resolve_schema(TYPES[name][0])
     return target, backend("bytes", "llguidance").compile(JsonSchema(target.json_schema))
-
-
-def walk(matcher: Matcher, random_: random.Random) -> str | None:
-    """A text that the masks allow, of likely and unlikely bytes; None if it does not end soon."""
-    data = bytearray()
-    bitmask = allocate_bitmask(1, STOP + 1)
-    while len(data) < 8 * SOON:
-        forced = matcher.forced(64)
-        assert all(map(matcher.accept, forced))
-        data += forced
-        matcher.fill(bitmask, 0)
-        choices = np.flatnonzero(unpack_row(bitmask[0], STOP + 1)).tolist()
-        if len(data) > SOON:
-            choices = [t for t in CLOSERS if t in choices][:1] or choices
-        elif random_.random() < 0.6:
-            choices = [t for t in choices if 32 <= t < 127 or t == STOP] or choices
-        token_id = random_.choice(choices)
-        assert matcher.accept(token_id)
-        if token_id == STOP:
-            return data.decode()
-        data.append(token_id)
-    return None
 
 
 def is_read(target: SchemaTarget, text: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from concurrent.futures import Future
 from typing import Any, get_args
 
 import pytest
@@ -10,24 +12,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec import (
+    LLM,
     GrammarError,
     InvalidRequest,
     JsonSchema,
     OutputInvalid,
+    SamplingParams,
     StructuralTag,
     ToolCall,
     Tools,
     UnsupportedConstraint,
+    Vocabulary,
     explain,
     parse_tool_calls,
 )
 from structspec.constraint import Envelope
+from structspec.generation import to_generation
 from structspec.grammars.envelopes import ENVELOPES
 from structspec.grammars.form import AnyText, Json, Pattern, Repeat, Text, either, sequence
 from structspec.grammars.form_reading import reads
+from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.options import resolve_options
 from structspec.policy import can_validate, check_report
+from structspec.request import Request, RequestStatus
 from structspec.text_target import target_of
+from tests.grammars.cases import backend
+from tests.walks import walk
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
 PICK = {
@@ -131,6 +141,28 @@ def test_the_final_json_is_held_to_the_response(envelope: Envelope) -> None:
     assert caught.value.errors[0].startswith("#/ok: ")
 
 
+@pytest.mark.parametrize("options", [{}, {"choice": "required"}, {"response": ANSWER}], ids=str)
+@pytest.mark.parametrize("envelope", [name for name in get_args(Envelope) if name != "harmony"])
+def test_what_the_mask_of_tools_writes_is_read_and_wrong_only_where_the_mask_is_loose(
+    envelope: Envelope, options: dict[str, Any]
+) -> None:
+    tools = Tools(TOOLS, envelope, **options)
+    grammar = backend("bytes", "llguidance").compile(tools)
+    target = target_of(tools)
+    assert target is not None and not grammar.report.exact
+    random_ = random.Random(envelope)
+    texts = [walk(grammar.matcher(), random_) for _ in range(60)]
+    num_calls = 0
+    for text in filter(None, texts):
+        try:
+            said = target.validate(text)
+        except OutputInvalid as error:
+            assert all("non-unique" in violation for violation in error.errors)
+        else:
+            num_calls += not isinstance(said, str)
+    assert num_calls or not options
+
+
 def test_json_that_looks_like_a_call_may_still_be_a_right_answer() -> None:
     free = JsonSchema({"type": "object", "additionalProperties": True})
     text = '{"name": "pick", "arguments": {"ids": [1, 1]}}'
@@ -170,6 +202,34 @@ def test_a_tag_can_be_validated_unless_a_grammar_stands_in_it() -> None:
     assert explain(Tools(TOOLS)).summary.endswith("validated and, where it fails, drawn again")
     with pytest.raises(UnsupportedConstraint, match="cannot be validated"):
         check_report(explain(tag(IN_TAG, EBNF)).report, tag(IN_TAG, EBNF), "validate")
+
+
+LOOSE_TAGS = {
+    "tag": IN_TAG,
+    "free": FREE,
+    "first": {**FREE, "at_least_one": True},
+    "separated": {"type": "tags_with_separator", "tags": [IN_TAG], "separator": "; "},
+    "or": {"type": "or", "elements": [JSON, {"type": "regex", "pattern": "a+"}]},
+    "plus": {"type": "plus", "content": IN_TAG},
+}
+
+
+@pytest.mark.parametrize("name", LOOSE_TAGS)
+def test_what_the_mask_of_a_tag_writes_is_read_and_wrong_only_where_the_mask_is_loose(
+    name: str,
+) -> None:
+    constraint = StructuralTag({"format": LOOSE_TAGS[name]})
+    grammar = backend("bytes", "llguidance").compile(constraint)
+    target = target_of(constraint)
+    assert target is not None and not grammar.report.exact
+    random_ = random.Random(name)
+    texts = [*filter(None, (walk(grammar.matcher(), random_) for _ in range(60)))]
+    assert texts
+    for text in texts:
+        try:
+            assert target.validate(text) == text
+        except OutputInvalid as error:
+            assert all("non-unique" in violation for violation in error.errors)
 
 
 def test_a_wrong_tag_is_told_by_who_compiles_it() -> None:
@@ -215,3 +275,36 @@ def test_tools_and_tags_are_grammars_of_a_request() -> None:
     assert resolve_options({"grammar": tag(IN_TAG, EBNF)}).target is None
     with pytest.raises(InvalidRequest, match="grammar must be"):
         resolve_options({"grammar": [tools]})  # type: ignore[typeddict-item]
+
+
+def test_the_real_model_calls_a_tool_and_its_arguments_are_validated(llm: LLM) -> None:
+    ids = {"type": "array", "items": {"type": "integer", "maximum": 9, "minimum": 0}}
+    parameters = {
+        "type": "object",
+        "properties": {"ids": {**ids, "uniqueItems": True, "maxItems": 2}},
+        "required": ["ids"],
+    }
+    tools = Tools([{"name": "pick", "parameters": parameters}], choice="pick")
+    result = llm.generate_raw("Pick two numbers.", grammar=tools)
+    [call] = result.value
+    assert isinstance(call, ToolCall) and call.name == "pick"
+    assert len(set(call.arguments["ids"])) == len(call.arguments["ids"]) <= 2
+    assert parse_tool_calls(result.text, tools) == [call]
+
+
+def test_calls_in_special_tokens_are_read_from_what_was_written() -> None:
+    names = {"[TOOL_CALLS]": 257, "</s>": 258}
+    tokens = (*(bytes([i]) for i in range(256)), None, None, None)
+    vocabulary = Vocabulary(tokens, (258,), lambda text: list(text.encode()), names)
+    tools = Tools(TOOLS, "mistral", "required")
+    compiled: Future[Any] = Future()
+    compiled.set_result(LLGuidanceBackend(vocabulary).compile(tools))
+    request = Request(0, [1], SamplingParams(), 100, compiled)
+    plain = written("mistral", ("stop", "{}")).removeprefix("[TOOL_CALLS]")
+    request.token_ids += [257, *plain.encode(), 258]
+    request.text.append(plain.encode())
+    request.status, request.finish_reason = RequestStatus.FINISHED, "stop"
+    task = resolve_options({"grammar": tools})
+    generation = to_generation(request, task, vocabulary)
+    assert generation.text == plain
+    assert generation.value == [ToolCall("stop", {}, "{}")]
