@@ -5,6 +5,7 @@ for request r, its query rows i (the last ones of its context), every head h of 
     score[t] = query[i, h] . key[t, g] * scale            for t < context
     out[i, h] = sum_t exp(score[t] - max(score)) value[t, g] / sum_t exp(score[t] - max(score))
 
+With a tree, rows of a request see of its step's own rows those whose bit they have set instead.
 The cache is read through the block table, nothing is gathered. One (row, kv head) is one task, and
 its sums run over the context in one fixed order: how many other rows a step has, and whether the
 row belongs to a prompt, a decode or a span of drafts, does not change a bit of its result.
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from structspec.kernels.compiled import compiled, runs_compiled
 from structspec.kernels.exp import exp
+from structspec.kernels.paged_attention_triton import paged_attention_triton
 from structspec.kernels.threads import can_spread, compile_entry, num_threads, spread, thread_num
 
 
@@ -33,6 +35,7 @@ def paged_attention_reference(
     context_lens: Tensor,
     block_tables: Tensor,
     scale: float,
+    tree: Tensor | None = None,
 ) -> Tensor:
     """The semantics in plain torch: gather each request's blocks, mask, softmax."""
     _, num_kv_heads, block_size, head_dim = keys.shape
@@ -42,12 +45,17 @@ def paged_attention_reference(
     for r, context in enumerate(context_lens.tolist()):
         rows = slice(starts[r], starts[r + 1])
         num_queries = starts[r + 1] - starts[r]
+        if num_queries == 0:
+            continue
         blocks = block_tables[r, : -(-context // block_size)]
         key = keys[blocks].transpose(0, 1).reshape(num_kv_heads, -1, head_dim)[:, :context]
         value = values[blocks].transpose(0, 1).reshape(num_kv_heads, -1, head_dim)[:, :context]
         heads = query[rows].view(num_queries, num_kv_heads, -1, head_dim)
         scores = torch.einsum("qghd,gtd->ghqt", heads.float(), key.float()) * scale
         is_visible = torch.ones_like(scores[0, 0], dtype=torch.bool).tril(context - num_queries)
+        if tree is not None:
+            bits = tree[rows, None] >> torch.arange(num_queries, device=tree.device)
+            is_visible[:, context - num_queries :] = bits & 1 == 1
         probs = scores.masked_fill(~is_visible, float("-inf")).softmax(-1)
         out[rows] = torch.einsum("ghqt,gtd->qghd", probs, value.float()).flatten(1).to(out.dtype)
     return out
@@ -161,11 +169,17 @@ def paged_attention(
     context_lens: Tensor,  # [num_requests] int64, the step's own tokens included
     block_tables: Tensor,  # [num_requests, max_num_blocks] int64
     scale: float,
+    tree: Tensor | None = None,  # [num_rows] int64: bit j says that the request's row j is seen
 ) -> Tensor:
-    """Attention of every row, [num_rows, num_heads * head_dim]; compiled on the CPU."""
+    """Attention of every row, [num_rows, num_heads * head_dim]; compiled on the CPU.
+
+    A request of a step with a tree has at most 63 rows, and each of them its own bit set.
+    """
     tensors = (qkv, keys, values, cu_seqlens_q, context_lens, block_tables)
-    if not runs_compiled(qkv):
-        return paged_attention_reference(*tensors, scale)
+    if qkv.is_cuda:
+        return paged_attention_triton(*tensors, scale, tree)
+    if tree is not None or not runs_compiled(qkv):
+        return paged_attention_reference(*tensors, scale, tree)
     width = qkv.shape[1] - 2 * keys.shape[1] * keys.shape[3]
     out = torch.zeros(len(qkv), width)  # rows behind the last request's are padding and stay 0
     if not can_spread():

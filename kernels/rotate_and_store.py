@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
 from structspec.kernels.compiled import compiled, runs_compiled
@@ -108,6 +110,117 @@ def _rotate_and_store_kernel(
                 values[block, head, place, i] = qkv[row, start + num_kv_heads * head_dim + i]
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def _rotate_and_store_triton_kernel(
+    qkv_ptr: tl.tensor,
+    query_norm_ptr: tl.tensor,
+    key_norm_ptr: tl.tensor,
+    eps: tl.tensor,
+    cos_ptr: tl.tensor,
+    sin_ptr: tl.tensor,
+    positions_ptr: tl.tensor,
+    slot_mapping_ptr: tl.tensor,
+    keys_ptr: tl.tensor,
+    values_ptr: tl.tensor,
+    block_size: tl.tensor,
+    NUM_HEADS: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_HALF: tl.constexpr,
+    HAS_QUERY_NORM: tl.constexpr,
+    HAS_KEY_NORM: tl.constexpr,
+) -> None:
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    slot = tl.load(slot_mapping_ptr + row)
+    if slot < 0:
+        return
+    HALF: tl.constexpr = HEAD_DIM // 2
+    i = tl.arange(0, BLOCK_HALF)
+    is_inside = i < HALF
+    head_ptr = qkv_ptr + (row * (NUM_HEADS + 2 * NUM_KV_HEADS) + head) * HEAD_DIM
+    a = tl.load(head_ptr + i, mask=is_inside, other=0.0)
+    b = tl.load(head_ptr + HALF + i, mask=is_inside, other=0.0)
+    kv_head = head - NUM_HEADS
+    if kv_head < NUM_KV_HEADS:
+        if HAS_QUERY_NORM and kv_head < 0:
+            a, b = _normed_halves(a, b, query_norm_ptr, eps, HALF, BLOCK_HALF)
+        if HAS_KEY_NORM and kv_head >= 0:
+            a, b = _normed_halves(a, b, key_norm_ptr, eps, HALF, BLOCK_HALF)
+        angle = tl.load(positions_ptr + row) * HALF + i
+        cos = tl.load(cos_ptr + angle, mask=is_inside, other=0.0)
+        sin = tl.load(sin_ptr + angle, mask=is_inside, other=0.0)
+        wide_a, wide_b = a.to(tl.float32), b.to(tl.float32)
+        a = (wide_a * cos - wide_b * sin).to(a.dtype)
+        b = (wide_b * cos + wide_a * sin).to(b.dtype)
+    out_ptr = head_ptr
+    place = slot % block_size
+    if kv_head >= NUM_KV_HEADS:
+        first = (slot // block_size * NUM_KV_HEADS + kv_head - NUM_KV_HEADS) * block_size + place
+        out_ptr = values_ptr + first * HEAD_DIM
+    elif kv_head >= 0:
+        first = (slot // block_size * NUM_KV_HEADS + kv_head) * block_size + place
+        out_ptr = keys_ptr + first * HEAD_DIM
+    tl.store(out_ptr + i, a, mask=is_inside)
+    tl.store(out_ptr + HALF + i, b, mask=is_inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _normed_halves(
+    a: tl.tensor,
+    b: tl.tensor,
+    weight_ptr: tl.tensor,
+    eps: tl.tensor,
+    HALF: tl.constexpr,
+    BLOCK_HALF: tl.constexpr,
+) -> tl.tensor:
+    i = tl.arange(0, BLOCK_HALF)
+    wide_a, wide_b = a.to(tl.float32), b.to(tl.float32)
+    squares = tl.sum(wide_a * wide_a, 0) + tl.sum(wide_b * wide_b, 0)
+    scale = 1.0 / tl.sqrt(squares / (2 * HALF) + eps)
+    weight_a = tl.load(weight_ptr + i, mask=i < HALF, other=0.0)
+    weight_b = tl.load(weight_ptr + HALF + i, mask=i < HALF, other=0.0)
+    return (wide_a * scale).to(a.dtype) * weight_a, (wide_b * scale).to(b.dtype) * weight_b
+
+
+def rotate_and_store_triton(
+    qkv: Tensor,
+    query_norm: Tensor,
+    key_norm: Tensor,
+    eps: float,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor,
+    slot_mapping: Tensor,
+    keys: Tensor,
+    values: Tensor,
+) -> None:
+    """The kernel, one program per head of a row; on a CPU it needs Triton's interpreter."""
+    _, num_kv_heads, block_size, head_dim = keys.shape
+    num_heads = qkv.shape[1] // head_dim - 2 * num_kv_heads
+    if len(qkv) == 0:
+        return
+    _rotate_and_store_triton_kernel[(len(qkv), num_heads + 2 * num_kv_heads)](
+        qkv,
+        query_norm,
+        key_norm,
+        eps,
+        cos,
+        sin,
+        positions,
+        slot_mapping,
+        keys,
+        values,
+        block_size,
+        NUM_HEADS=num_heads,
+        NUM_KV_HEADS=num_kv_heads,
+        HEAD_DIM=head_dim,
+        BLOCK_HALF=triton.next_power_of_2(head_dim // 2),
+        HAS_QUERY_NORM=len(query_norm) > 0,
+        HAS_KEY_NORM=len(key_norm) > 0,
+        num_warps=1,
+    )
+
+
 def rotate_and_store(
     qkv: Tensor,  # [num_rows, (num_heads + 2 * num_kv_heads) * head_dim], changed in place
     query_norm: Tensor,  # [head_dim], or [0] for none
@@ -122,6 +235,10 @@ def rotate_and_store(
 ) -> None:
     """Rotate queries in place, rotate and store keys, store values; compiled on the CPU."""
     tensors = (cos, sin, positions, slot_mapping, keys, values)
+    assert qkv.is_contiguous() and keys.is_contiguous() and values.is_contiguous()
+    if qkv.is_cuda:
+        rotate_and_store_triton(qkv, query_norm, key_norm, eps, *tensors)
+        return
     if not runs_compiled(qkv):
         rotate_and_store_reference(qkv, query_norm, key_norm, eps, *tensors)
         return
