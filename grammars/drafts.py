@@ -51,7 +51,7 @@ def is_allowed(bitmask: Bitmask, row: int, token_id: int) -> bool:
     """Whether a filled row allows this token; ids outside the row are not allowed."""
     if not 0 <= token_id < bitmask.shape[1] * 32:
         return False
-    return bool((int(bitmask[row, token_id // 32]) >> (token_id % 32)) & 1)
+    return bool(bitmask.item(row, token_id // 32) >> token_id % 32 & 1)
 
 
 def allowed_tokens(bitmask: Bitmask, row: int) -> Iterator[int]:

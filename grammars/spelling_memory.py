@@ -141,8 +141,8 @@ def _answer(key: int, text: int, length: int, tokens: int, room: int) -> int:
         return 0
     if len(token_ids) > room:
         return -len(token_ids)
-    out = (ctypes.c_int32 * len(token_ids)).from_address(tokens)
-    out[:] = token_ids
+    found = np.array(token_ids, np.int32)
+    ctypes.memmove(tokens, found.ctypes.data, found.nbytes)
     return len(token_ids)
 
 

@@ -1,4 +1,4 @@
-"""Telling the model what its output has to look like: one sentence, or the schema itself.
+"""Telling the model what its output has to look like: the schema, in one sentence.
 
 The constraint guarantees the form whatever the prompt says; the sentence is there so that the
 model *means* what it is made to write.
@@ -11,13 +11,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from structspec.json_annotations import without_annotations
 from structspec.schema import SchemaTarget
-from structspec.schema_outline import outline
 
 SchemaInPrompt = Literal["auto", "always", "never"]
 Message = Mapping[str, Any]
 
-MAX_OUTLINE = 800  # characters; beyond that the schema itself is the clearer text
+_NOISE = {"title": str, "$schema": str, "$comment": str}  # tokens that tell a model nothing
+_STANDARD_FORMATS = {  # of what structspec's own say more exactly
+    "python-datetime": "date-time",
+    "python-datetime-aware": "date-time",
+    "python-datetime-naive": "date-time",
+    "python-multi-host-url": "uri",
+    "python-time": "time",
+    "python-timedelta": "duration",
+    "python-url": "uri",
+}
 
 
 def show_schema(
@@ -45,11 +54,24 @@ def show_schema(
 
 
 def describe_schema(json_schema: Mapping[str, Any]) -> str:
-    """The instruction for one schema: an outline in words if that is short, else its JSON."""
-    words = outline(json_schema)
-    if words is not None and len(words) <= MAX_OUTLINE:
-        return f"Answer in JSON{words}."
-    return f"Answer in JSON that conforms to this JSON schema: {_compact(json_schema)}"
+    """The instruction for one schema: its JSON, without titles.
+
+    Measured against an outline in words and against nothing (docs/benchmarks.md, "Quality").
+    """
+    schema = _with_standard_formats(without_annotations(json_schema, _NOISE))
+    return f"Answer in JSON that conforms to this JSON schema: {_compact(schema)}"
+
+
+def _with_standard_formats(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_standard_formats(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    format_name = schema.get("format")
+    replaced = {key: _with_standard_formats(value) for key, value in schema.items()}
+    if isinstance(format_name, str):
+        replaced["format"] = _STANDARD_FORMATS.get(format_name, format_name)
+    return replaced
 
 
 def _is_shown(messages: Sequence[Message], json_schema: Mapping[str, Any]) -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Literal, Optional
+from typing import Any, Optional
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, HttpUrl
 
+from structspec.json_annotations import without_annotations
 from structspec.prompting import describe_schema, show_schema
 from structspec.schema import resolve_schema
 
+NUMBER = 'Answer in JSON that conforms to this JSON schema: {"type":"integer"}'
 ASK = [{"role": "user", "content": "Who is it?"}]
 
 
@@ -37,51 +40,47 @@ class Node(BaseModel):
     next: Optional[Node] = None  # noqa: UP045
 
 
-def describe(schema: Any) -> str:
-    return describe_schema(resolve_schema(schema).json_schema)
+def shown_schema(schema: Any) -> Any:
+    """The schema that the model is shown."""
+    text = describe_schema(resolve_schema(schema).json_schema)
+    before, schema_text = text.split(": ", 1)
+    assert before == "Answer in JSON that conforms to this JSON schema"
+    return json.loads(schema_text)
 
 
-@pytest.mark.parametrize(
-    ("schema", "text"),
-    [
-        (
-            Bike,
-            "Answer in JSON with keys name (As painted on the frame), wheels (list of objects with"
-            ' keys inches, color (one of "red", "green")), owner (optional).',
-        ),
-        (
-            list[Wheel],
-            'Answer in JSON: list of objects with keys inches, color (one of "red", "green").',
-        ),
-        (list[int], "Answer in JSON: list."),
-        (list[Color], 'Answer in JSON: list, each one of "red", "green".'),
-        (tuple[int, str], "Answer in JSON: list of integer, string."),
-        (Color, 'Answer in JSON: one of "red", "green".'),
-        (Color | None, 'Answer in JSON: one of "red", "green".'),
-        (Literal[1, True], "Answer in JSON: one of 1, true."),
-        (bool, "Answer in JSON."),
-        ({"type": ["string", "null"]}, "Answer in JSON."),
-    ],
-    ids=lambda value: value[:30] if isinstance(value, str) else None,
-)
-def test_small_schema_is_told_in_words(schema: Any, text: str) -> None:
-    assert describe(schema) == text
+def test_the_schema_is_told_as_json_without_titles() -> None:
+    assert shown_schema(Wheel) == {
+        "$defs": {"Color": {"enum": ["red", "green"], "type": "string"}},
+        "properties": {"inches": {"type": "number"}, "color": {"$ref": "#/$defs/Color"}},
+        "required": ["inches", "color"],
+        "type": "object",
+    }
+    assert shown_schema(Bike)["properties"]["name"] == {
+        "description": "As painted on the frame.",
+        "type": "string",
+    }
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        Node,
-        {"not": {"type": "null"}},
-        {"enum": list(range(100))},
-        {"$ref": "#/$defs/missing"},
-        {"properties": {f"property_{i}": {"type": "string"} for i in range(100)}},
-    ],
-)
-def test_schema_that_is_no_sentence_is_told_as_json(schema: Any) -> None:
-    resolved = schema if isinstance(schema, dict) else resolve_schema(schema).json_schema
-    text = describe_schema(resolved)
-    assert json.loads(text[text.index("{") :]) == resolved
+def test_a_property_called_title_is_no_title() -> None:
+    schema = {"properties": {"title": {"type": "string", "title": "Title"}, "format": {}}}
+    assert shown_schema(schema) == {"properties": {"title": {"type": "string"}, "format": {}}}
+
+
+class Times(BaseModel):
+    at: datetime
+    took: timedelta
+    where: HttpUrl
+
+
+def test_formats_are_told_by_the_names_that_models_know() -> None:
+    properties = shown_schema(Times)["properties"]
+    assert [one["format"] for one in properties.values()] == ["date-time", "duration", "uri"]
+
+
+@pytest.mark.parametrize("schema", [Node, {"not": {"type": "null"}}, {"enum": [1, "title", None]}])
+def test_what_a_schema_says_is_told_as_it_is(schema: Any) -> None:
+    resolved = resolve_schema(schema).json_schema
+    assert shown_schema(schema) == without_annotations(resolved, {"title": str})
 
 
 def test_text_goes_to_the_end_of_the_last_user_message() -> None:
@@ -93,7 +92,7 @@ def test_text_goes_to_the_end_of_the_last_user_message() -> None:
     ]
     shown = show_schema(messages, resolve_schema(int))
     assert shown[:3] == messages[:3]
-    assert shown[3]["content"] == "A number?\nAnswer in JSON."
+    assert shown[3]["content"] == "A number?\n" + NUMBER
 
 
 def test_without_a_user_message_a_system_message_tells_it() -> None:
@@ -104,7 +103,7 @@ def test_without_a_user_message_a_system_message_tells_it() -> None:
 def test_content_made_of_parts_gains_a_part() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "A number?"}]}]
     parts = show_schema(messages, resolve_schema(int))[0]["content"]
-    assert [part["text"] for part in parts] == ["A number?", "Answer in JSON."]
+    assert [part["text"] for part in parts] == ["A number?", NUMBER]
 
 
 @pytest.mark.parametrize("mode", ["auto", "always", "never"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,29 +10,26 @@ from structspec.bench.quality_tasks import ExtractionTask
 from structspec.errors import InvalidRequest
 from structspec.prompting import describe_schema
 
-Instruction = Literal["outline", "schema", "none"]
+Instruction = Literal["schema", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """Options of `generate` that differ from the defaults, and what the prompt says of the schema.
 
-    "outline" is the sentence that `schema_in_prompt="auto"` writes, "schema" the schema's JSON.
+    "schema" is the sentence that `schema_in_prompt="auto"` writes.
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    instruction: Instruction = "outline"
+    instruction: Instruction = "schema"
     is_free: bool = False  # no constraint: told the same, read leniently afterwards
 
     def prompt(self, task: ExtractionTask) -> str:
         """All that the user says."""
         if self.instruction == "none":
             return task.prompt
-        if self.instruction == "outline":
-            return f"{task.prompt}\n{describe_schema(task.schema)}"
-        written = json.dumps(task.schema, ensure_ascii=False, separators=(",", ":"))
-        return f"{task.prompt}\nAnswer in JSON that conforms to this JSON schema: {written}"
+        return f"{task.prompt}\n{describe_schema(task.schema)}"
 
     def arguments(self, task: ExtractionTask) -> dict[str, Any]:
         """The keyword arguments of `generate_raw` that say what the output must be."""
@@ -51,13 +47,7 @@ CONFIGURATIONS = (
     Configuration("free text", is_free=True),
     Configuration("open", {"closed": False}),
     Configuration("any order", {"property_order": "any"}),
-    Configuration(
-        "flexible, open, any order",
-        {"style": "flexible", "closed": False, "property_order": "any"},
-    ),
     Configuration("no schema in prompt", instruction="none"),
-    Configuration("JSON schema in prompt", instruction="schema"),
-    Configuration("free text, JSON schema in prompt", instruction="schema", is_free=True),
 )
 DEFAULT = CONFIGURATIONS[0]
 
