@@ -30,6 +30,7 @@ class EngineConfig:
 
     block_size: int = 16  # tokens in a KV block
     num_blocks: int | None = None  # None: room for 4 full contexts, at most 2 GiB
+    enable_prefix_caching: bool = True  # a beginning that was computed before is not again
     max_num_requests: int = 64  # running at once
     max_num_batched_tokens: int = 512  # token budget of a step, drafts included
     max_num_draft_tokens: int = 64  # drafts in a whole step; more requests share them

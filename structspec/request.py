@@ -94,6 +94,7 @@ class RequestStats:
     mask_ms: float = 0.0  # this request's share of filling mask rows
     backend: str | None = None
     num_preemptions: int = 0
+    num_cached_tokens: int = 0  # known tokens found in the KV cache rather than computed
     seconds: float = 0.0
 
 
@@ -123,6 +124,7 @@ class Request:
     token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
     block_table: list[int] = field(default_factory=list)
+    block_digests: list[bytes] = field(default_factory=list)  # names of full blocks of tokens
     finish_reason: FinishReason | None = None
     error: StructspecError | None = None
     stats: RequestStats = field(default_factory=RequestStats)

@@ -82,7 +82,9 @@ class Service:
             cache_dir=config.compile_cache_dir,
             max_cache_dir_bytes=config.max_compile_cache_dir_bytes,
         )
-        block_manager = BlockManager(num_blocks, config.block_size)
+        block_manager = BlockManager(
+            num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
+        )
         return Engine(
             Scheduler(config, block_manager, self.vocabulary, self.max_model_len),
             HybridDrafter(self.vocabulary, config.speculative),

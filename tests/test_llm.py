@@ -70,6 +70,14 @@ def test_generate_raw_tells_what_it_cost(llm: LLM):
     assert one.report is not None and one.report.exact
 
 
+def test_a_prompt_seen_before_is_not_computed_again_and_changes_nothing(llm: LLM):
+    prompt = f"{ADA} She wrote the first program, for a machine that was never built."
+    first, second = (llm.generate_raw(prompt, schema=Person) for _ in range(2))
+    num_cached = second.stats.num_cached_tokens - first.stats.num_cached_tokens
+    assert 16 <= num_cached < second.usage.prompt_tokens
+    assert second.token_ids == first.token_ids
+
+
 def test_pieces_of_a_stream_join_to_the_text(llm: LLM):
     pieces = list(llm.stream(ADA, schema=Person))
     assert len(pieces) > 1

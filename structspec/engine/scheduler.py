@@ -19,7 +19,8 @@ class Scheduler:
     """Continuous batching: oldest first, within a token budget, prompts in chunks.
 
     When KV blocks run out the newest running request is preempted: it loses its blocks, keeps its
-    tokens and its matcher, and is computed again later. Drafts only get what nobody else needs.
+    tokens and its matcher, and is computed again later, where others took the blocks meanwhile.
+    Drafts only get what nobody else needs.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Scheduler:
                     num_accepted,
                 )
             reason = append_tokens(request, output.token_ids[index], self._vocabulary)
+            self._block_manager.keep(request)
             if reason is not None:
                 self._finish(request, reason)
             else:
@@ -131,9 +133,13 @@ class Scheduler:
         """Start waiting requests while there is room for a first chunk; returns the budget left."""
         while self._waiting and budget > 0 and len(self._running) < self._config.max_num_requests:
             request = self._waiting[0]
+            num_cached = request.num_computed_tokens = self._block_manager.reuse(request)
             num_tokens = min(self._num_wanted(request), budget)
-            if not self._block_manager.allocate(request, num_tokens):
+            if not self._block_manager.allocate(request, num_cached + num_tokens):
+                self._block_manager.free(request)
+                request.num_computed_tokens = 0
                 break
+            request.stats.num_cached_tokens += num_cached
             self._waiting.popleft()
             request.status = RequestStatus.RUNNING
             self._running.append(request)

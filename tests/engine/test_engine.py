@@ -1,3 +1,5 @@
+from collections import Counter
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,9 +15,14 @@ def small_config(**changes: int) -> EngineConfig:
 
 
 def assert_blocks_add_up(toy: ToyEngine, requests: list[Request]) -> None:
-    held = [block_id for request in requests for block_id in request.block_table]
-    assert len(held) == len(set(held))
+    held = Counter(block_id for request in requests for block_id in request.block_table)
     assert len(held) + toy.block_manager.num_free_blocks == toy.block_manager.num_blocks
+    # a block of two requests holds what both begin with, computed and verified
+    sizes = toy.block_manager.block_size
+    for request in requests:
+        for index, block_id in enumerate(request.block_table):
+            if held[block_id] > 1:
+                assert (index + 1) * sizes <= request.num_computed_tokens
     assert all(not request.block_table for request in requests if request.is_finished)
 
 
@@ -26,12 +33,14 @@ def assert_blocks_add_up(toy: ToyEngine, requests: list[Request]) -> None:
     num_tokens=st.integers(24, 60),
     budget=st.integers(1, 24),
     max_num_requests=st.integers(1, 6),
+    keeps_prefixes=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_any_batching_preemption_and_drafts_write_what_the_model_alone_writes(
-    prompts, block_size, num_tokens, budget, max_num_requests, seed
+def test_any_batching_preemption_prefixes_and_drafts_write_what_the_model_alone_writes(
+    prompts, block_size, num_tokens, budget, max_num_requests, keeps_prefixes, seed
 ):
     config = small_config(
+        enable_prefix_caching=keeps_prefixes,
         block_size=block_size,
         num_blocks=-(-num_tokens // block_size),
         max_num_batched_tokens=budget,

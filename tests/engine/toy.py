@@ -120,7 +120,9 @@ class ToyEngine:
         masker: object = None,
     ) -> None:
         assert config.num_blocks is not None
-        self.block_manager = BlockManager(config.num_blocks, config.block_size)
+        self.block_manager = BlockManager(
+            config.num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
+        )
         self.scheduler = Scheduler(
             config, self.block_manager, VOCABULARY, config.num_blocks * config.block_size
         )
