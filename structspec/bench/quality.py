@@ -13,6 +13,7 @@ from structspec.bench.quality_configurations import Configuration
 from structspec.bench.quality_outputs import Output, OutputFile, output_key
 from structspec.bench.quality_scorer import Scorer
 from structspec.bench.quality_tasks import ExtractionTask
+from structspec.config import EngineConfig
 from structspec.errors import GenerationError
 from structspec.llm import LLM
 
@@ -67,7 +68,8 @@ def _write_missing(model: str, pairs: Sequence[Asked], file: OutputFile) -> Iter
     yield from [None] * (len(pairs) - len(missing))
     if not missing:
         return
-    with LLM(model) as llm:
+    # what one configuration reads must not make the next one quicker
+    with LLM(model, config=EngineConfig(enable_prefix_caching=False)) as llm:
         llm.generate("Hello", max_tokens=4)  # the first request of a process pays for warming up
         for task, configuration in missing:
             key = output_key(model, task, configuration)
