@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from structspec.errors import InvalidRequest
 
@@ -35,6 +36,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 512  # token budget of a step, drafts included
     max_num_draft_tokens: int = 64  # drafts in a whole step; more requests share them
     max_model_len: int | None = None  # None: what the model was trained for
+    load_format: Literal["auto", "dummy"] = "auto"  # dummy: random weights, for benchmarks
     compile_timeout_s: float = 10.0
     num_compile_threads: int = 2
     compile_cache_dir: str | Path | None = None  # where compiled grammars are kept for next time
@@ -48,6 +50,8 @@ class EngineConfig:
         for name in ("num_blocks", "max_model_len"):
             if getattr(self, name) is not None:
                 _check_integers(self, 1, name)
+        if self.load_format not in ("auto", "dummy"):
+            raise InvalidRequest(f"load_format must be 'auto' or 'dummy', not {self.load_format!r}")
         if not self.compile_timeout_s > 0:
             raise InvalidRequest(
                 f"compile_timeout_s must be a number above 0, not {self.compile_timeout_s!r}"

@@ -67,7 +67,13 @@ class Service:
         self, model: str | Path, dtype: torch.dtype, device: str, config: EngineConfig
     ) -> Engine:
         """Load the model and put the engine's parts together; fills in the public attributes."""
-        loaded = load_model(model, dtype=dtype, device=device, max_model_len=config.max_model_len)
+        loaded = load_model(
+            model,
+            dtype=dtype,
+            device=device,
+            max_model_len=config.max_model_len,
+            load_format=config.load_format,
+        )
         runner = ModelRunner(loaded, config)
         self.tokenizer = loaded.tokenizer
         self.vocabulary = loaded.tokenizer.vocabulary

