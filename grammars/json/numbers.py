@@ -20,7 +20,6 @@ from structspec.grammars.json.shapes import Number
 
 _WHOLE = "(0|[1-9][0-9]*)"
 _FRACTION = r"(\.[0-9]+)?"
-_EXPONENT = "([eE][+-]?[0-9]+)?"
 # whole as long as the point has no more digits behind it than the exponent moves it by; beyond 15
 # whatever follows, since a float has no more
 _WHOLE_POWERS = "|".join(
@@ -31,11 +30,13 @@ _WHOLE_POWERS = "|".join(
     )
 )
 # what a float holds: exponents beyond 99 behind one digit only, and none beyond the largest
-_FINITE = (
-    r"-?[0-9]+(\.[0-9]+)?([eE](-[0-9]+|\+?0*[0-9]{1,2}))?"
-    r"|-?[0-9](\.[0-9]+)?[eE]\+?0*([12][0-9]{2}|30[0-7])"
+_SHORT_EXPONENT = r"([eE](-[0-9]+|\+?0*[0-9]{1,2}))?"
+_LONG_EXPONENTS = (
+    r"-?[0-9](\.[0-9]+)?[eE]\+?0*([12][0-9]{2}|30[0-7])"
     r"|-?1(\.([0-6][0-9]*|7[0-8]?|7[0-8][0-9]+|7976931348623157))?[eE]\+?0*308"
 )
+_FINITE = rf"-?[0-9]+(\.[0-9]+)?{_SHORT_EXPONENT}|{_LONG_EXPONENTS}"
+_ANY = rf"/-?{_WHOLE}{_FRACTION}{_SHORT_EXPONENT}|{_LONG_EXPONENTS}/"  # quicker to read than an `&`
 _MAX_MULTIPLE, _MAX_PLACES = 10_000, 10**9  # remainders are states: 10,000 take 50 ms
 _MAX_LIMIT = 10**17  # llguidance has no regex for ranges that end much beyond
 _MAX_LISTED = 256  # multiples in a range are listed up to so many
@@ -55,7 +56,8 @@ def number_body(number: Number, *, is_lenient: bool) -> str:
     if number.excluded:
         every = _values(tuple(sorted(number.excluded)), is_lenient=True)
         parts.append(f"~({every})")
-    if "[eE]" in parts[0] and (number.lower is None or number.upper is None):
+    is_open = number.lower is None or number.upper is None
+    if is_open and "[eE]" in parts[0] and parts[0] is not _ANY:
         parts.append(f"/{_FINITE}/")
     return " & ".join(parts)
 
@@ -140,7 +142,7 @@ def _kind(number: Number, *, is_lenient: bool) -> str:
     if number.excluded:  # in the spellings that are excluded too
         return f"/-?{_WHOLE}{_FRACTION}/"
     if not is_ranged:
-        return f"/-?{_WHOLE}{_FRACTION}{_EXPONENT}/"
+        return _ANY
     return f"/-?({_WHOLE}{_FRACTION}|{_MANTISSA}[+-]?[0-9]+)/"
 
 
