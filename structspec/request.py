@@ -95,6 +95,7 @@ class RequestStats:
     backend: str | None = None
     num_preemptions: int = 0
     num_cached_tokens: int = 0  # known tokens found in the KV cache rather than computed
+    first_token_s: float | None = None  # from its arrival to its first token
     seconds: float = 0.0
 
 

@@ -230,7 +230,15 @@ def test_interrupt_is_status_130(fake: type[FakeLLM], monkeypatch: pytest.Monkey
     assert main(["generate", "--prompt", "x"]) == 130
 
 
-COMMANDS = ("demo", "generate", "explain", "bench", "bench grammars", "bench quality")
+COMMANDS = (
+    "demo",
+    "generate",
+    "explain",
+    "bench",
+    "bench grammars",
+    "bench quality",
+    "bench engine",
+)
 WITHOUT_PACKAGES = """
 import sys
 sys.path[:] = [path for path in sys.path if "site-packages" not in path] + [sys.argv[1]]

@@ -22,6 +22,10 @@ Have a model extract objects with known answers from generated texts, with the d
 with others, and compare, task by task: fields that are right, how likely the model finds what it
 wrote, tokens and time.
 """
+ENGINE_DESCRIPTION = """\
+Have a model write many outputs at once, with and without constraints, and measure tokens per
+second, the time between tokens and to the first, and what a constraint costs beside plain text.
+"""
 _WIDTH = 140  # of tables in a file or pipe
 
 
@@ -31,6 +35,7 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parts = parser.add_subparsers(required=True, metavar="part")
     _add_grammars(parts)
     _add_quality(parts)
+    _add_engine(parts)
 
 
 def _add_grammars(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -88,6 +93,40 @@ def _add_quality(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument(
         "--wrong", type=Path, metavar="FILE", help="write what is not right, as JSON lines"
     )
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+
+
+def _add_engine(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = parts.add_parser(
+        "engine",
+        help="tokens per second by constraint and number of requests",
+        description=ENGINE_DESCRIPTION,
+    )
+    parser.set_defaults(run=run_bench_engine)
+    parser.add_argument("data", type=Path, metavar="DATA", help="a workload, a .json file")
+    parser.add_argument("--model", default="smollm2-135m", help="default: %(default)s")
+    parser.add_argument("--device", default="cpu", help="default: %(default)s")
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="of weights"
+    )
+    parser.add_argument(
+        "--load-format", choices=("auto", "dummy"), default="auto", help="dummy: random weights"
+    )
+    parser.add_argument(
+        "--requests",
+        type=int,
+        nargs="+",
+        metavar="N",
+        default=[1, 8, 32, 128, 256],
+        help="numbers of requests at once",
+    )
+    parser.add_argument("--test", action="append", metavar="NAME", help="default: all")
+    parser.add_argument("--max-tokens", type=int, metavar="N", default=256)
+    parser.add_argument(
+        "--rounds", type=int, metavar="N", default=3, help="after a first to warm up"
+    )
+    parser.add_argument("--unbounded", action="store_true", help="strings without maxLength")
+    parser.add_argument("--speculative", action="store_true", help="with drafts")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
 
 
@@ -169,3 +208,54 @@ def _wide_console() -> Console:
 
     console = Console()
     return console if console.is_terminal else Console(width=_WIDTH)
+
+
+def run_bench_engine(options: argparse.Namespace) -> int:
+    """Generate, time and print; errors are raised."""
+    import torch
+
+    from structspec.bench.engine import PLAIN, run_engine
+    from structspec.bench.engine_tables import engine_table
+    from structspec.bench.engine_workload import TESTS, read_workload
+    from structspec.config import EngineConfig
+    from structspec.errors import InvalidRequest
+    from structspec.service import Service
+
+    tests = list(dict.fromkeys([PLAIN, *(options.test or TESTS)]))
+    for test in tests:
+        if test not in TESTS:
+            raise InvalidRequest(f"there is no test {test!r}; known are {', '.join(TESTS)}")
+    for name, numbers in (
+        ("requests", options.requests),
+        ("max-tokens", [options.max_tokens]),
+        ("rounds", [options.rounds]),
+    ):
+        if min(numbers) < 1:
+            raise InvalidRequest(f"--{name} must be at least 1, not {min(numbers)}")
+    workload = read_workload(options.data, is_bounded=not options.unbounded)
+    config = EngineConfig(
+        load_format=options.load_format, max_num_requests=max(64, *options.requests)
+    )
+    service = Service(
+        options.model, dtype=getattr(torch, options.dtype), device=options.device, config=config
+    )
+    try:
+        cells = list(
+            run_engine(
+                service,
+                workload,
+                tests,
+                options.requests,
+                max_tokens=options.max_tokens,
+                rounds=options.rounds,
+                is_speculative=options.speculative,
+            )
+        )
+    finally:
+        service.close()
+    if options.json:
+        print(json.dumps([cell.as_json() for cell in cells], indent=2))
+    else:
+        title = f"{options.model}, {options.dtype}, {options.device}, {options.max_tokens} tokens"
+        _wide_console().print(engine_table(cells, title))
+    return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import CancelledError
@@ -92,6 +93,8 @@ class Scheduler:
                     draft.is_forced[index],
                     num_accepted,
                 )
+            if output.token_ids[index] and request.stats.first_token_s is None:
+                request.stats.first_token_s = time.perf_counter() - request.arrival_time
             reason = append_tokens(request, output.token_ids[index], self._vocabulary)
             self._block_manager.keep(request)
             if reason is not None:

@@ -1,0 +1,126 @@
+"""`structspec bench engine`: what it asks for, what it counts, and a small run from end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from structspec.bench.engine import Cell, Run, run_once
+from structspec.bench.engine_tables import engine_table
+from structspec.bench.engine_workload import TESTS, make_jobs, read_workload
+from structspec.cli import main
+from structspec.config import EngineConfig
+from structspec.errors import InvalidRequest
+from structspec.options import resolve_options
+from structspec.service import Service
+from tests.models.reference import save_tiny_model
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 3}},
+    "required": ["name"],
+}
+DATA = {
+    "bounded": {"person": SCHEMA, "pet": SCHEMA},
+    "unbounded": {"person": {"type": "object"}, "pet": {"type": "object"}},
+    "prompts": {"person": "A person, please.", "pet": "A pet, please."},
+    "regex_long": "[a-z ]{120,200}",
+    "copy_tasks": [{"prompt": "Copy: {}", "schema": SCHEMA, "answer": "{}"}],
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "workload.json").write_text(json.dumps(DATA))
+    return tmp_path / "workload.json"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    save_tiny_model(folder, "llama", max_position_embeddings=512)
+    return folder
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_every_request_of_a_test_is_one_that_generate_takes(test: str, path: Path) -> None:
+    jobs = make_jobs(read_workload(path), test, num_requests=3, max_tokens=9)
+    assert len(jobs) == 3
+    for _, options in jobs:
+        task = resolve_options(options)
+        assert (task.constraint is None) == (test == "plain")
+        assert task.sampling["max_tokens"] == 9
+
+
+def test_fresh_schemas_never_come_again_and_pooled_ones_take_turns(path: Path) -> None:
+    workload = read_workload(path)
+    fresh = [
+        json.dumps(options["schema"])
+        for _ in range(2)
+        for _, options in make_jobs(workload, "fresh", 3, 9)
+    ]
+    assert len(set(fresh)) == 6
+    assert [prompt for prompt, _ in make_jobs(workload, "pool", 3, 9)] == [
+        *DATA["prompts"].values(),
+        "A person, please.",
+    ]
+
+
+def test_unbounded_schemas_are_others(path: Path) -> None:
+    assert read_workload(path, is_bounded=False).schemas == DATA["unbounded"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"bounded": {}}'])
+def test_what_is_no_workload_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text(content)
+    for name in "bad.json", "missing.json":
+        with pytest.raises(InvalidRequest, match="no workload"):
+            read_workload(tmp_path / name)
+
+
+def test_a_run_counts_the_tokens_of_all_requests_and_those_that_failed(
+    model: Path, path: Path
+) -> None:
+    service = Service(model, config=EngineConfig(num_blocks=100))
+    try:
+        jobs = make_jobs(read_workload(path), "regex", 2, max_tokens=8)
+        run = run_once(service, jobs)
+        assert run.num_failed == 0 and run.tokens_per_step == 1.0
+        assert 0 < run.token_ms < run.first_token_ms + 8 * run.token_ms
+        failing = [*jobs, ("x", {"regex": "a(?!a)a", "max_tokens": 4, "temperature": 0.0})]
+        assert run_once(service, failing).num_failed == 1
+    finally:
+        service.close()
+
+
+def test_figures_are_medians_and_ratios_are_taken_run_by_run() -> None:
+    plain = Cell("plain", 8, [Run(speed, 1.0, 5.0, 1.0, 0) for speed in (100.0, 200.0, 400.0)])
+    same = Cell("same", 8, [Run(speed, 2.0, 5.0, 1.0, 1) for speed in (90.0, 160.0, 100.0)])
+    assert plain.median("tokens_per_second") == 200.0
+    assert same.ratio_to(plain) == 0.8
+    assert same.as_json()["failed"] == 3
+    assert engine_table([plain, same], "title").row_count == 2
+
+
+def test_the_command_prints_a_table_or_json(
+    model: Path, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["bench", "engine", str(path), "--model", str(model), "--load-format", "dummy"]
+    command += ["--requests", "1", "3", "--rounds", "1", "--max-tokens", "4", "--test", "regex"]
+    assert main(command) == 0
+    table = capsys.readouterr().out
+    assert table.count("plain") >= 2 and table.count("regex") == 2
+    assert main([*command, "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)
+    assert [(cell["requests"], cell["test"]) for cell in cells] == [
+        (n, test) for n in (1, 3) for test in ("plain", "regex")
+    ]
+
+
+@pytest.mark.parametrize(
+    "option", [["--test", "none"], ["--requests", "0"], ["--rounds", "0"], ["--max-tokens", "0"]]
+)
+def test_what_cannot_be_run_is_status_2(option: list[str], path: Path) -> None:
+    assert main(["bench", "engine", str(path), *option]) == 2
