@@ -1,15 +1,15 @@
-"""What a llama-family checkpoint says about its own shape."""
+"""Shapes of models: what the engine asks of any, and what a llama-family checkpoint says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from structspec.errors import ModelError
+from structspec.errors import InvalidRequest, ModelError
 
 # As `model_type` names them. What sets them apart, biases and norms, shows in the weights.
-SUPPORTED_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+LLAMA_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +35,19 @@ class RopeConfig:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """Shapes and constants of one model. `max_model_len` is its context in tokens."""
+    """What the engine must know of any model. `max_model_len` is its context in tokens."""
 
     architecture: str
     vocab_size: int
-    hidden_size: int
-    intermediate_size: int
     num_layers: int
     num_heads: int
     num_kv_heads: int
     head_dim: int
-    rms_norm_eps: float
     max_model_len: int
-    rope: RopeConfig
-    is_embedding_tied: bool
 
     def __post_init__(self) -> None:
-        check_architecture(self.architecture)
         if self.num_heads % self.num_kv_heads or self.head_dim % 2:
             raise ModelError(
                 f"{self.num_heads} heads over {self.num_kv_heads} kv heads of {self.head_dim}"
@@ -61,16 +55,41 @@ class ModelConfig:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaConfig(ModelConfig):
+    """The further shapes and constants of a llama-family model."""
+
+    hidden_size: int
+    intermediate_size: int
+    rms_norm_eps: float
+    rope: RopeConfig
+    is_embedding_tied: bool
+
+
+_Config = TypeVar("_Config", bound=ModelConfig)
+
+
+def limited(config: _Config, max_model_len: int | None) -> _Config:
+    """With the context shortened; raises InvalidRequest if that would stretch it."""
+    if max_model_len is None:
+        return config
+    if max_model_len > config.max_model_len:
+        raise InvalidRequest(
+            f"max_model_len {max_model_len} is beyond the model's context of {config.max_model_len}"
+        )
+    return replace(config, max_model_len=max_model_len)
+
+
 def check_architecture(architecture: str) -> None:
-    """Raise ModelError unless this architecture can be run."""
-    if architecture not in SUPPORTED_ARCHITECTURES:
+    """Raise ModelError unless this architecture is of the llama family."""
+    if architecture not in LLAMA_ARCHITECTURES:
         raise ModelError(
-            f"the architecture {architecture!r} is not supported; "
-            f"{', '.join(SUPPORTED_ARCHITECTURES)} are"
+            f"the architecture {architecture!r} is not supported here; "
+            f"{', '.join(LLAMA_ARCHITECTURES)} are"
         )
 
 
-def config_from_json(data: Mapping[str, Any]) -> ModelConfig:
+def config_from_json(data: Mapping[str, Any]) -> LlamaConfig:
     """From the content of a config.json; raises ModelError where it asks for what is not here."""
     architecture = str(data.get("model_type", "without a model_type"))
     check_architecture(architecture)
@@ -78,7 +97,7 @@ def config_from_json(data: Mapping[str, Any]) -> ModelConfig:
         raise ModelError(f"the activation {activation!r} is not supported; silu is")
     try:
         num_heads = data["num_attention_heads"]
-        return ModelConfig(
+        return LlamaConfig(
             architecture=architecture,
             vocab_size=data["vocab_size"],
             hidden_size=data["hidden_size"],
@@ -94,6 +113,13 @@ def config_from_json(data: Mapping[str, Any]) -> ModelConfig:
         )
     except KeyError as error:
         raise ModelError(f"config.json lacks {error}") from None
+
+
+def vocab_size_from_json(data: Mapping[str, Any]) -> int:
+    """The number of tokens, of whatever architecture a config.json is."""
+    if "vocab_size" not in data:
+        raise ModelError("config.json lacks 'vocab_size'")
+    return int(data["vocab_size"])
 
 
 def _max_model_len(data: Mapping[str, Any]) -> int:

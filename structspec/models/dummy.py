@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from structspec.models.config import ModelConfig
+from structspec.models.config import LlamaConfig
 
 _SPREAD = 0.02  # as checkpoints are initialised: logits stay finite through any number of layers
 
@@ -20,7 +20,7 @@ class DummyWeights(Mapping[str, Tensor]):
     architecture has them.
     """
 
-    def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, config: LlamaConfig, dtype: torch.dtype, device: torch.device) -> None:
         self._dtype = dtype
         self._device = device
         self._shapes = _shapes(config)
@@ -40,7 +40,7 @@ class DummyWeights(Mapping[str, Tensor]):
         return len(self._shapes)
 
 
-def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def _shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
     hidden, inner = config.hidden_size, config.intermediate_size
     queries, keys = (n * config.head_dim for n in (config.num_heads, config.num_kv_heads))
     shapes: dict[str, tuple[int, ...]] = {

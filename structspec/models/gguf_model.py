@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from structspec.errors import ModelError
-from structspec.models.config import ModelConfig, RopeConfig, check_architecture
+from structspec.models.config import LlamaConfig, RopeConfig, check_architecture
 from structspec.models.gguf_file import GgufFile
 
 TOP_NAMES = {
@@ -31,7 +31,7 @@ LAYER_NAMES = {
 }
 
 
-def config_from_gguf(file: GgufFile) -> ModelConfig:
+def config_from_gguf(file: GgufFile) -> LlamaConfig:
     """The model's shape; raises ModelError for an architecture that is not supported."""
     metadata = file.metadata
     architecture = str(metadata.get("general.architecture"))
@@ -46,7 +46,7 @@ def config_from_gguf(file: GgufFile) -> ModelConfig:
     try:
         num_heads = fields["attention.head_count"]
         hidden_size = fields["embedding_length"]
-        config = ModelConfig(
+        config = LlamaConfig(
             architecture=architecture,
             vocab_size=len(metadata["tokenizer.ggml.tokens"]),
             hidden_size=hidden_size,
@@ -81,7 +81,7 @@ def _rope(fields: Mapping[str, Any], file: GgufFile) -> RopeConfig:
 class GgufWeights(Mapping[str, torch.Tensor]):
     """The file's tensors under Hugging Face's names, in its layout; each access reads anew."""
 
-    def __init__(self, file: GgufFile, config: ModelConfig) -> None:
+    def __init__(self, file: GgufFile, config: LlamaConfig) -> None:
         self._file = file
         self._config = config
         names = dict(TOP_NAMES)

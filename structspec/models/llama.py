@@ -19,12 +19,12 @@ from structspec.kernels.add_rms_norm import add_rms_norm
 from structspec.kernels.paged_attention import paged_attention
 from structspec.kernels.rotate_and_store import rotate_and_store
 from structspec.kernels.silu_mul import silu_mul
-from structspec.models.config import ModelConfig
+from structspec.models.config import LlamaConfig
 from structspec.models.inputs import AttentionMetadata, ForwardInput
 from structspec.models.linear import Linear, make_linear
 from structspec.models.rope import rope_table
 
-if TYPE_CHECKING:  # the cache is sized from a ModelConfig: importing it here would be a circle
+if TYPE_CHECKING:  # the cache is sized from a LlamaConfig: importing it here would be a circle
     from structspec.engine.kv_cache import KVCache
 
 Weights = Mapping[str, Tensor]  # Hugging Face names; may read and convert on access
@@ -46,7 +46,7 @@ class Llama:
     """A decoder with its weights; `forward` may run on one thread at a time per KV cache."""
 
     def __init__(
-        self, config: ModelConfig, weights: Weights, dtype: torch.dtype, device: torch.device
+        self, config: LlamaConfig, weights: Weights, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.config = config
         self.dtype = dtype

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from structspec.errors import InvalidRequest, ModelError, ModelNotFound
-from structspec.models.config import ModelConfig, config_from_json
+from structspec.errors import ModelError, ModelNotFound
+from structspec.models.config import (
+    LLAMA_ARCHITECTURES,
+    ModelConfig,
+    config_from_json,
+    limited,
+    vocab_size_from_json,
+)
 from structspec.models.dummy import DummyWeights
+from structspec.models.fallback import fitting_shape, load_network, read_settings
 from structspec.models.folder import SafetensorsWeights, tokenizer_from_folder
 from structspec.models.gguf_file import GgufFile
 from structspec.models.gguf_model import GgufWeights, config_from_gguf
 from structspec.models.gguf_tokenizer import tokenizer_from_gguf
 from structspec.models.hub import download, looks_like_hub_id
-from structspec.models.llama import Llama, Weights
+from structspec.models.llama import Llama
+from structspec.models.network import Network
 from structspec.models.tokenizer import Tokenizer
 from structspec.tokenizer_files import read_json
 
@@ -44,7 +53,7 @@ class LoadedModel:
 
     name: str
     config: ModelConfig
-    network: Llama
+    network: Network
     tokenizer: Tokenizer
     generation: GenerationDefaults
 
@@ -95,21 +104,55 @@ def load_model(
     """
     target = _find_device(device)
     path = find_model(model)
+    is_dummy = load_format == "dummy"
     if path.suffix == ".gguf":
         file = GgufFile(path)
-        config = _limited(config_from_gguf(file), max_model_len)
-        weights: Weights = GgufWeights(file, config)
+        plan = _plan_gguf(file, dtype, target, max_model_len, is_dummy)
         tokenizer, generation = tokenizer_from_gguf(file), GenerationDefaults()
     else:
-        config = _limited(config_from_json(read_json(path / "config.json")), max_model_len)
+        plan = _plan_folder(path, dtype, target, max_model_len, is_dummy)
         settings = read_json(path / "generation_config.json", is_optional=True)
-        weights = {} if load_format == "dummy" else SafetensorsWeights(path)
-        tokenizer = tokenizer_from_folder(path, config.vocab_size)
+        tokenizer = tokenizer_from_folder(path, plan.config.vocab_size)
         generation = _generation_defaults(settings)
-    if load_format == "dummy":
-        weights = DummyWeights(config, dtype, target)
-    network = Llama(config, weights, dtype, target)
-    return LoadedModel(str(model), config, network, tokenizer, generation)
+    return LoadedModel(str(model), plan.config, plan.build(), tokenizer, generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A network that is known to work out; only `build` reads its weights."""
+
+    config: ModelConfig
+    build: Callable[[], Network]
+
+
+def _plan_gguf(
+    file: GgufFile,
+    dtype: torch.dtype,
+    device: torch.device,
+    max_model_len: int | None,
+    is_dummy: bool,
+) -> _Plan:
+    config = limited(config_from_gguf(file), max_model_len)
+    weights = DummyWeights(config, dtype, device) if is_dummy else GgufWeights(file, config)
+    return _Plan(config, partial(Llama, config, weights, dtype, device))
+
+
+def _plan_folder(
+    folder: Path,
+    dtype: torch.dtype,
+    device: torch.device,
+    max_model_len: int | None,
+    is_dummy: bool,
+) -> _Plan:
+    data = read_json(folder / "config.json")
+    if data.get("model_type") in LLAMA_ARCHITECTURES:
+        config = limited(config_from_json(data), max_model_len)
+        weights = DummyWeights(config, dtype, device) if is_dummy else SafetensorsWeights(folder)
+        return _Plan(config, partial(Llama, config, weights, dtype, device))
+    settings = read_settings(folder)
+    shape = fitting_shape(settings, max_model_len)
+    source = None if is_dummy else folder
+    return _Plan(shape, partial(load_network, settings, source, shape, dtype, device))
 
 
 def load_tokenizer(model: str | Path) -> Tokenizer:
@@ -117,8 +160,7 @@ def load_tokenizer(model: str | Path) -> Tokenizer:
     path = find_model(model)
     if path.suffix == ".gguf":
         return tokenizer_from_gguf(GgufFile(path))
-    config = config_from_json(read_json(path / "config.json"))
-    return tokenizer_from_folder(path, config.vocab_size)
+    return tokenizer_from_folder(path, vocab_size_from_json(read_json(path / "config.json")))
 
 
 def _find_in_package(name: str) -> Path:
@@ -130,16 +172,6 @@ def _find_in_package(name: str) -> Path:
     if not files:
         raise ModelNotFound(f"the package {package} holds no .gguf file; reinstall it: {command}")
     return files[0]
-
-
-def _limited(config: ModelConfig, max_model_len: int | None) -> ModelConfig:
-    if max_model_len is None:
-        return config
-    if max_model_len > config.max_model_len:
-        raise InvalidRequest(
-            f"max_model_len {max_model_len} is beyond the model's context of {config.max_model_len}"
-        )
-    return replace(config, max_model_len=max_model_len)
 
 
 def _generation_defaults(settings: Mapping[str, Any]) -> GenerationDefaults:

@@ -9,21 +9,16 @@ import torch
 
 from structspec.config import EngineConfig
 from structspec.engine.kv_cache import KVCache, choose_num_blocks
-from structspec.models.config import ModelConfig, RopeConfig
+from structspec.models.config import ModelConfig
 
 CONFIG = ModelConfig(
     architecture="llama",
     vocab_size=100,
-    hidden_size=32,
-    intermediate_size=64,
     num_layers=3,
     num_heads=4,
     num_kv_heads=2,
     head_dim=8,
-    rms_norm_eps=1e-5,
     max_model_len=100,
-    rope=RopeConfig(),
-    is_embedding_tied=True,
 )
 
 

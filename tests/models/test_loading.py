@@ -94,9 +94,9 @@ def test_a_hub_id_without_network_says_what_was_tried(
         load_model("nobody/nothing")
 
 
-def test_an_unsupported_architecture_is_named_with_those_supported(copy_of_tiny: Path) -> None:
-    change_json(copy_of_tiny / "config.json", model_type="mamba")
-    with pytest.raises(ModelError, match="'mamba' is not supported; llama, mistral, qwen2, qwen3"):
+def test_an_architecture_that_nobody_knows_is_named(copy_of_tiny: Path) -> None:
+    change_json(copy_of_tiny / "config.json", model_type="chameleon9")
+    with pytest.raises(ModelError, match="chameleon9"):
         load_model(copy_of_tiny)
 
 

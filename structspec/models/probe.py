@@ -1,0 +1,186 @@
+"""What a model of transformers is, found out by running it without numbers, and whether it fits.
+
+The model is built on torch's meta device, where tensors have shapes and nothing else, and run over
+a few tokens: how often and with what it calls its attention is then known rather than guessed from
+its configuration's names.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from structspec.errors import ModelError
+from structspec.models.attention_interface import (
+    ATTENTION,
+    AttentionCall,
+    register,
+    run_model,
+)
+from structspec.models.config import ModelConfig
+
+NUM_PROBE_TOKENS = 4
+
+# Arguments of an attention layer that change nothing here.
+_HARMLESS = {"position_ids", "cache_position", "dropout", "use_cache"}
+_REASONS = {
+    "softcap": "caps its attention scores",
+    "s_aux": "has attention sinks",
+    "position_bias": "adds a bias to its attention scores",
+}
+
+
+class Unfit(Exception):
+    """Why a model cannot be run, as the end of a sentence about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A model's shape. Beyond `max_plain_len` tokens it is no plain attention, for `reason`."""
+
+    config: ModelConfig
+    max_plain_len: int
+    reason: str
+
+
+def probe(config: Any) -> Probed:
+    """Look at the model of a transformers configuration; raises ModelError, saying why not."""
+    try:
+        _check_config(config)
+        return _probed(config, _trace(config))
+    except Unfit as unfit:
+        raise ModelError(
+            f"the architecture {config.model_type!r} is not supported: it {unfit}. The llama family"
+            " is, and decoder-only models of transformers with plain softmax attention"
+        ) from unfit.__cause__
+
+
+def _check_config(config: Any) -> None:
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING  # slow to import
+
+    if config.is_encoder_decoder:
+        raise Unfit("has an encoder")
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise Unfit("writes no text")
+    if config.get_text_config() is not config:
+        raise Unfit("is a text model inside a larger one")
+    if getattr(config, "quantization_config", None) is not None:
+        raise Unfit("is quantised here; load its original weights")
+    model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    if model_class._is_stateful:
+        raise Unfit("is recurrent: it keeps more than keys and values")
+    if not model_class._supports_attention_backend:
+        raise Unfit("does not offer transformers' attention interface")
+    if "position_ids" not in inspect.signature(model_class.forward).parameters:
+        raise Unfit("takes no positions")
+
+
+class _Recorder:
+    """Notes the attention layers' calls, and refuses those that plain attention does not answer."""
+
+    def __init__(self) -> None:
+        self.num_layers = 0
+        self.num_heads = 0
+        self.cache_shapes: set[tuple[int, int]] = set()  # num_kv_heads, head_dim
+        self.windows: set[int] = set()
+
+    def attend(self, call: AttentionCall) -> Tensor:
+        if call.is_masked or not call.is_causal:
+            raise Unfit("masks its attention in a way of its own")
+        for name, value in call.options.items():
+            if name == "sliding_window" and value is not None:
+                self.windows.add(value)
+            elif name not in _HARMLESS and value is not None and value is not False:
+                raise Unfit(_REASONS.get(name, f"has attention with {name!r}"))
+        _, num_kv_heads, num_rows, head_dim = call.key.shape
+        if call.key.shape != call.value.shape or head_dim != call.query.shape[3]:
+            raise Unfit("has keys and values of different shapes")
+        if num_rows != NUM_PROBE_TOKENS or call.query.shape[2] != num_rows:
+            raise Unfit("attends to other rows than its tokens")
+        self.num_layers += 1
+        self.num_heads = max(self.num_heads, call.query.shape[1])
+        self.cache_shapes.add((num_kv_heads, head_dim))
+        return call.query.transpose(1, 2).flatten(2)[0]
+
+    def mask(self, mask_function: Callable[..., Any], window: int | None) -> None:
+        from transformers.masking_utils import causal_mask_function
+
+        if window is not None:
+            self.windows.add(window)
+        elif mask_function is not causal_mask_function:
+            raise Unfit("masks its attention in a way of its own")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    calls: _Recorder
+    vocab_size: int  # the width of the logits
+
+
+def _trace(config: Any) -> _Trace:
+    from transformers import AutoModelForCausalLM
+
+    register()
+    calls = _Recorder()
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(
+                copy.deepcopy(config),  # it notes the implementations
+                attn_implementation=ATTENTION,
+                experts_implementation="batched_mm",  # the one whose shapes hang on no numbers
+            ).eval()
+            logits = run_model(
+                model,
+                torch.zeros(NUM_PROBE_TOKENS, dtype=torch.int64),
+                torch.arange(NUM_PROBE_TOKENS),
+                torch.arange(NUM_PROBE_TOKENS),
+                calls,
+            )
+    except Unfit:
+        raise
+    except Exception as error:  # a model's own code may raise anything
+        raise Unfit(f"cannot be run without numbers ({error})") from error
+    return _Trace(calls, logits.shape[1])
+
+
+def _probed(config: Any, trace: _Trace) -> Probed:
+    calls = trace.calls
+    if calls.num_layers < config.num_hidden_layers:
+        raise Unfit(
+            f"attends through the interface in {calls.num_layers} of its"
+            f" {config.num_hidden_layers} layers"
+        )
+    if len(calls.cache_shapes) != 1:
+        raise Unfit("has layers with keys of different shapes")
+    max_model_len = getattr(config, "max_position_embeddings", None)
+    if not isinstance(max_model_len, int):
+        raise Unfit("does not say how long its context is")
+    ((num_kv_heads, head_dim),) = calls.cache_shapes
+    shape = ModelConfig(
+        architecture=config.model_type,
+        vocab_size=trace.vocab_size,
+        num_layers=calls.num_layers,
+        num_heads=calls.num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=head_dim,
+        max_model_len=max_model_len,
+    )
+    limits = [(max_model_len, "its context ends")]
+    limits += [(window, "its attention slides or is cut in chunks") for window in calls.windows]
+    limits += [(length, "its positions are stretched") for length in _stretched_beyond(config)]
+    return Probed(shape, *min(limits))
+
+
+def _stretched_beyond(config: Any) -> Iterator[int]:
+    """Lengths from which rotations depend on the longest request of a step, not on its own."""
+    ropes: Any = getattr(config, "rope_parameters", None) or {}
+    for rope in [ropes, *ropes.values()]:  # one for all layers, or one for each kind of layer
+        if isinstance(rope, Mapping) and rope.get("rope_type") in ("dynamic", "longrope"):
+            original = rope.get("original_max_position_embeddings")
+            yield original or config.max_position_embeddings
