@@ -27,6 +27,8 @@ from structspec.models.config import ModelConfig
 
 NUM_PROBE_TOKENS = 4
 
+_PLAIN_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
+
 # Arguments of an attention layer that change nothing here.
 _HARMLESS = {"position_ids", "cache_position", "dropout", "use_cache"}
 _REASONS = {
@@ -77,6 +79,10 @@ def _check_config(config: Any) -> None:
         raise Unfit("is recurrent: it keeps more than keys and values")
     if not model_class._supports_attention_backend:
         raise Unfit("does not offer transformers' attention interface")
+    if unknown := sorted(set(getattr(config, "layer_types", None) or ()) - _PLAIN_LAYERS):
+        raise Unfit(f"has layers of the kind {', '.join(unknown)}")
+    if getattr(config, "attn_temperature_tuning", False):
+        raise Unfit("scales its attention by a token's place in the step")
     if "position_ids" not in inspect.signature(model_class.forward).parameters:
         raise Unfit("takes no positions")
 
@@ -94,10 +100,11 @@ class _Recorder:
         if call.is_masked or not call.is_causal:
             raise Unfit("masks its attention in a way of its own")
         for name, value in call.options.items():
-            if name == "sliding_window" and value is not None:
-                self.windows.add(value)
-            elif name not in _HARMLESS and value is not None and value is not False:
+            if name in _HARMLESS or value is None or value is False:
+                continue
+            if name != "sliding_window":
                 raise Unfit(_REASONS.get(name, f"has attention with {name!r}"))
+            self._note_window(value)
         _, num_kv_heads, num_rows, head_dim = call.key.shape
         if call.key.shape != call.value.shape or head_dim != call.query.shape[3]:
             raise Unfit("has keys and values of different shapes")
@@ -112,9 +119,13 @@ class _Recorder:
         from transformers.masking_utils import causal_mask_function
 
         if window is not None:
-            self.windows.add(window)
+            self._note_window(window)
         elif mask_function is not causal_mask_function:
             raise Unfit("masks its attention in a way of its own")
+
+    def _note_window(self, window: int) -> None:
+        if window > 0:  # 0 stands for none
+            self.windows.add(window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +162,9 @@ def _trace(config: Any) -> _Trace:
 
 def _probed(config: Any, trace: _Trace) -> Probed:
     calls = trace.calls
-    if calls.num_layers < config.num_hidden_layers:
+    if calls.num_layers != config.num_hidden_layers:
         raise Unfit(
-            f"attends through the interface in {calls.num_layers} of its"
+            f"attends through the interface {calls.num_layers} times in"
             f" {config.num_hidden_layers} layers"
         )
     if len(calls.cache_shapes) != 1:

@@ -76,8 +76,8 @@ def save_tiny_model(
     torch.manual_seed(0)
     config = AutoConfig.for_model(architecture, **(settings | changes))
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    for name, parameter in model.named_parameters():
-        if name.endswith(("bias", "norm.weight")):  # transformers starts them all at 0 and 1
+    for parameter in model.parameters():
+        if parameter.dim() == 1:  # norms and biases, which transformers starts all at 1 and 0
             torch.nn.init.normal_(parameter, mean=0.5, std=0.5)
     model.save_pretrained(folder, max_shard_size=max_shard_size)
     byte_tokenizer().save(str(folder / "tokenizer.json"))
