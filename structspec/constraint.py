@@ -145,6 +145,14 @@ class Tools:
     style: JsonStyle = "spaced"
     closed: bool = True
 
+    def __post_init__(self) -> None:
+        if not self.tools:
+            raise GrammarError("there must be at least one tool; for an answer alone pass schema=")
+        if self.response is not None and not isinstance(self.response, JsonSchema):
+            raise GrammarError(
+                f"response must be a JsonSchema, not {type(self.response).__name__}: JsonSchema(…)"
+            )
+
     @cached_property
     def text(self) -> str:
         """The tools as canonical JSON text; raises GrammarError where they are not JSON."""

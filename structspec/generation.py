@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from structspec.bitmask import allocate_bitmask, unpack_row
-from structspec.constraint import Constraint, JsonSchema
+from structspec.constraint import Constraint, JsonSchema, Tools
 from structspec.errors import GenerationError, Truncated
 from structspec.grammars.base import CompiledGrammar, Report
 from structspec.options import Task
@@ -132,17 +132,26 @@ def _within(text: str, token_ids: Sequence[int], vocabulary: Vocabulary) -> list
     return within + vocabulary.encode_text(data[num_bytes:].decode(errors="ignore"))
 
 
+# What was not complete, and what would have helped beside a larger max_tokens.
+_OF_JSON = ("JSON was", "bound the schema (maxLength, maxItems, maximum; a recursive one in depth)")
+_OF_TOOLS = ("tool calls were", "pass parallel=False for one call, and bound its parameters")
+_OF_TEXT = ("text was", "let the constraint end it sooner")
+
+
 def _why_cut(request: Request, constraint: Constraint | None) -> str:
-    kind = "JSON" if isinstance(constraint, JsonSchema) else type(constraint).__name__.lower()
-    num_tokens = request.num_output_tokens
+    kind, remedy = _OF_TEXT
+    if isinstance(constraint, JsonSchema):
+        kind, remedy = _OF_JSON
+    elif isinstance(constraint, Tools):
+        kind, remedy = _OF_TOOLS
     if request.text.is_stopped:
         return (
-            f"the stop string {request.text.stop_string!r} cut the output before its {kind} was"
+            f"the stop string {request.text.stop_string!r} cut the output before its {kind}"
             " complete; leave it out of stop=, or let the constraint end the text"
         )
     return (
-        f"the output was cut after {num_tokens} tokens (max_tokens) before its {kind} was complete;"
-        " raise max_tokens, or bound the constraint (maxLength, maxItems)"
+        f"the output was cut after {request.num_output_tokens} tokens (max_tokens) before its"
+        f" {kind} complete; raise max_tokens, or {remedy}"
     )
 
 

@@ -182,6 +182,13 @@ def _resolve_constraint(given: Mapping[str, Any], target: SchemaTarget | None) -
     if "choices" in given:
         return _resolve_choices(given["choices"])
     if "grammar" in given:
+        if isinstance(given["grammar"], Mapping):
+            raise InvalidRequest(
+                "grammar= takes text; for a structural tag pass StructuralTag({...}), for a JSON"
+                " schema schema="
+            )
+        if isinstance(given["grammar"], JsonSchema):
+            raise InvalidRequest("grammar= takes no JsonSchema; pass its schema as schema=")
         grammar = _of_type(given, "grammar", (str, Grammar, StructuralTag, Tools))
         return Grammar(grammar) if isinstance(grammar, str) else grammar
     return None

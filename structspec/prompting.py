@@ -6,27 +6,15 @@ model *means* what it is made to write.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from structspec.json_annotations import without_annotations
+from structspec.prompt_schema import compact, schema_text
 from structspec.schema import SchemaTarget
 
 SchemaInPrompt = Literal["auto", "always", "never"]
 Message = Mapping[str, Any]
-
-_NOISE = {"title": str, "$schema": str, "$comment": str}  # tokens that tell a model nothing
-_STANDARD_FORMATS = {  # of what structspec's own say more exactly
-    "python-datetime": "date-time",
-    "python-datetime-aware": "date-time",
-    "python-datetime-naive": "date-time",
-    "python-multi-host-url": "uri",
-    "python-time": "time",
-    "python-timedelta": "duration",
-    "python-url": "uri",
-}
 
 
 def show_schema(
@@ -54,29 +42,13 @@ def show_schema(
 
 
 def describe_schema(json_schema: Mapping[str, Any]) -> str:
-    """The instruction for one schema: its JSON, without titles.
-
-    Measured against an outline in words and against nothing (docs/benchmarks.md, "Quality").
-    """
-    schema = _with_standard_formats(without_annotations(json_schema, _NOISE))
-    return f"Answer in JSON that conforms to this JSON schema: {_compact(schema)}"
-
-
-def _with_standard_formats(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_with_standard_formats(item) for item in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    format_name = schema.get("format")
-    replaced = {key: _with_standard_formats(value) for key, value in schema.items()}
-    if isinstance(format_name, str):
-        replaced["format"] = _STANDARD_FORMATS.get(format_name, format_name)
-    return replaced
+    """The instruction for one schema; docs/benchmarks.md has what others would be worth."""
+    return f"Answer in JSON that conforms to this JSON schema: {schema_text(json_schema)}"
 
 
 def _is_shown(messages: Sequence[Message], json_schema: Mapping[str, Any]) -> bool:
     prompt = "\n".join(_text_of(message.get("content")) for message in messages)
-    if _without_blanks(_compact(json_schema)) in _without_blanks(prompt):
+    if _without_blanks(compact(json_schema)) in _without_blanks(prompt):
         return True
     names = json_schema.get("properties", {})
     is_named = (re.search(rf"(?<!\w){re.escape(name)}(?!\w)", prompt) for name in names)
@@ -96,10 +68,6 @@ def _text_of(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return ""
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _without_blanks(text: str) -> str:

@@ -50,8 +50,10 @@ def shown_schema(schema: Any) -> Any:
 
 def test_the_schema_is_told_as_json_without_titles() -> None:
     assert shown_schema(Wheel) == {
-        "$defs": {"Color": {"enum": ["red", "green"], "type": "string"}},
-        "properties": {"inches": {"type": "number"}, "color": {"$ref": "#/$defs/Color"}},
+        "properties": {
+            "inches": {"type": "number"},
+            "color": {"enum": ["red", "green"], "type": "string"},
+        },
         "required": ["inches", "color"],
         "type": "object",
     }
@@ -64,6 +66,41 @@ def test_the_schema_is_told_as_json_without_titles() -> None:
 def test_a_property_called_title_is_no_title() -> None:
     schema = {"properties": {"title": {"type": "string", "title": "Title"}, "format": {}}}
     assert shown_schema(schema) == {"properties": {"title": {"type": "string"}, "format": {}}}
+
+
+def test_references_are_put_in_place_with_what_stands_beside_them() -> None:
+    schema = {
+        "$defs": {"a/b": {"type": "object", "properties": {"x": {"$ref": "#/$defs/c"}}}, "c": {}},
+        "properties": {"one": {"$ref": "#/$defs/a~1b", "description": "The first."}},
+    }
+    place = {"type": "object", "properties": {"x": {}}, "description": "The first."}
+    assert shown_schema(schema) == {"properties": {"one": place}}
+
+
+def test_no_pointer_is_left_to_copy_where_references_end() -> None:
+    assert "#/" not in describe_schema(resolve_schema(Bike | list[Wheel]).json_schema)
+
+
+LONG = {"enum": [f"value {number}" for number in range(100)]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$defs": {"n": {"type": "array", "items": {"$ref": "#/$defs/n"}}}, "$ref": "#/$defs/n"},
+        {"$defs": {"e": LONG}, "prefixItems": [{"$ref": "#/$defs/e"}] * 9},
+        {"items": {"$ref": "#/properties/x"}, "properties": {"x": {"type": "integer"}}},
+    ],
+    ids=["recursive", "long", "elsewhere"],
+)
+def test_references_stay_where_they_would_not_end_or_make_it_long(schema: Any) -> None:
+    text = describe_schema(schema)
+    assert json.loads(text[text.index("{") :]) == schema
+
+
+def test_a_property_called_ref_is_no_reference() -> None:
+    schema = {"properties": {"$ref": {"type": "string"}}}
+    assert shown_schema(schema) == schema
 
 
 class Times(BaseModel):

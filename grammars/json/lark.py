@@ -21,6 +21,7 @@ from structspec.grammars.json.strings import shadow_body, string_body
 from structspec.grammars.json_schema import Document, parse
 from structspec.grammars.keywords import CONSTRAINTS
 from structspec.grammars.lark_text import LarkText
+from structspec.grammars.schema_nodes import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +89,19 @@ def _nothing_satisfies(
     # `false` is seldom what is wrong: rather that the whole cannot do with it
     wholes = [node for node in culprits if node.schema is not False]
     culprit = (wholes or culprits)[-1]  # the deepest: parts come after their whole
-    keywords = [keyword for keyword in culprit.keywords() if keyword in CONSTRAINTS]
-    reason = f" together: {', '.join(keywords)}" if keywords else ""
     return GrammarError(
-        "no finite value satisfies this: it is false, contradicts itself, or requires itself for"
-        f" ever{reason}",
-        pointer=culprit.pointer,
+        f"no finite value satisfies this: {_why_empty(culprit)}", pointer=culprit.pointer
     )
+
+
+def _why_empty(culprit: Node) -> str:
+    keywords = [keyword for keyword in culprit.keywords() if keyword in CONSTRAINTS]
+    if culprit.schema is False or not keywords:
+        return "false admits nothing"
+    if len(keywords) == 1:
+        return f"its {keywords[0]} admits nothing, or requires itself for ever"
+    names = f"{', '.join(keywords[:-1])} and {keywords[-1]}"
+    return f"{names} admit nothing together, or require themselves for ever"
 
 
 @dataclass(slots=True)

@@ -45,7 +45,13 @@ def _add_grammars(parts: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description=DESCRIPTION,
     )
     parser.set_defaults(run=run_bench_grammars)
-    parser.add_argument("data", type=Path, metavar="DATA", help="a .jsonl or .jsonl.gz file")
+    parser.add_argument(
+        "data",
+        type=Path,
+        metavar="DATA",
+        help='a .jsonl or .jsonl.gz file; a line is {"id": "…", "schema": {…}, "tests":'
+        ' [{"data": …, "valid": true}, …]}',
+    )
     parser.add_argument(
         "--backend",
         action="append",
