@@ -6,7 +6,6 @@ as sets, each part at each place once.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from structspec.grammars.form import (
     Text,
     leaves,
 )
+from structspec.grammars.json_ends import json_end
 from structspec.grammars.regex import read_regex
 from structspec.grammars.regexes.derive import match_ends
 
@@ -119,9 +119,8 @@ class _Reader:
         return found
 
     def _json(self, form: Json, start: int) -> Iterator[int]:
-        try:
-            _, end = json.JSONDecoder().raw_decode(self.text, start)
-        except (json.JSONDecodeError, RecursionError):
+        end = json_end(self.text, start)
+        if end is None:
             return
         stops = [end]
         if _NUMBER.fullmatch(self.text, start, end):  # 12 may be 1, and a 2 that follows

@@ -9,6 +9,8 @@ from functools import cache
 
 from structspec.constraint import Envelope, Tools
 from structspec.grammars.envelopes import ENVELOPES, EnvelopeText
+from structspec.grammars.json_ends import json_end
+from structspec.grammars.tools import tools_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,17 @@ def finished_calls(text: str, tools: Tools) -> list[Call]:
     """The calls that a finished text of this set of tools makes; [] where it is an answer.
 
     Unlike `read_calls` it knows where calls may stand, so that no answer is taken for one that
-    only quotes it. A union in which calls and answer are both JSON is read as calls where it may.
+    only quotes it. A union in which calls and answer are both JSON is read as calls where it may,
+    of tools that there are.
     """
     fixed = ENVELOPES[tools.envelope]
     if tools.choice == "none" or (fixed.before_answer and text.startswith(fixed.before_answer)):
         return []
     is_union = tools.choice == "auto" and tools.response is not None
     if is_union and fixed.arguments_key is not None:
-        return _only_objects(text, fixed)
+        calls = _only_objects(text, fixed)
+        names = {tool.name for tool in tools_of(tools)}
+        return calls if names.issuperset(call.name for call in calls) else []
     if is_union and not text.startswith(fixed.opening + fixed.before_name):
         return []
     return _read_fixed(text, fixed)
@@ -46,7 +51,7 @@ def _only_objects(text: str, fixed: EnvelopeText) -> list[Call]:
     calls: list[Call] = []
     match = _beginning(fixed).match(text)
     while match is not None:
-        end = _json_end(text, match.end())
+        end = json_end(text, match.end())
         close = end and re.compile(r"\s*\}").match(text, end)
         if not close:
             return []
@@ -82,7 +87,7 @@ def _read_fixed(text: str, fixed: EnvelopeText) -> list[Call]:
         if name_end < 0:
             break
         arguments_start = name_end + len(fixed.before_arguments)
-        end = _json_end(text, arguments_start)
+        end = json_end(text, arguments_start)
         if end is None:
             break
         arguments = text[arguments_start:end]
@@ -98,7 +103,7 @@ def _read_objects(text: str, fixed: EnvelopeText) -> list[Call]:
     calls: list[Call] = []
     match = begin.search(text)
     while match is not None:
-        end = _json_end(text, match.end())
+        end = json_end(text, match.end())
         if end is None:
             break
         calls.append(_call(match, text[match.end() : end]))
@@ -118,10 +123,3 @@ def _call(beginning: re.Match[str], arguments: str) -> Call:
     name = json.loads(f'"{beginning[1]}"')
     return Call(name, arguments, beginning.start(1), beginning.end())
 
-
-def _json_end(text: str, start: int) -> int | None:
-    """Where the JSON value that begins at `start` ends; None if it is not complete."""
-    try:
-        return json.JSONDecoder().raw_decode(text, start)[1]
-    except json.JSONDecodeError:
-        return None

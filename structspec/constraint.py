@@ -147,7 +147,9 @@ class Tools:
 
     def __post_init__(self) -> None:
         if not self.tools:
-            raise GrammarError("there must be at least one tool; for an answer alone pass schema=")
+            raise GrammarError(
+                "there must be at least one tool; for an answer alone pass schema=", pointer="#"
+            )
         if self.response is not None and not isinstance(self.response, JsonSchema):
             raise GrammarError(
                 f"response must be a JsonSchema, not {type(self.response).__name__}: JsonSchema(…)"

@@ -22,11 +22,12 @@ def show_schema(
     target: SchemaTarget | None,
     mode: SchemaInPrompt = "auto",
 ) -> list[dict[str, Any]]:
-    """Copies of the messages, with the schema explained at the end of the last user message.
+    """Copies of the messages, with the schema explained at the start of the last user message.
 
     "auto" leaves them as they are where the prompt already says it: it holds the schema's JSON, or
     the word JSON and every top-level property name. Without a user message a system message is put
-    first. The same arguments always give the same text.
+    first. What the user says stays last, where small models heed it most, and prompts with one
+    schema begin alike. The same arguments always give the same text.
     """
     shown = [dict(message) for message in messages]
     if mode == "never" or target is None or target.json_schema == {}:
@@ -36,7 +37,7 @@ def show_schema(
     text = describe_schema(target.json_schema)
     for message in reversed(shown):
         if message.get("role") == "user":
-            message["content"] = _append(message.get("content"), text)
+            message["content"] = _prepend(text, message.get("content"))
             return shown
     return [{"role": "system", "content": text}, *shown]
 
@@ -55,11 +56,11 @@ def _is_shown(messages: Sequence[Message], json_schema: Mapping[str, Any]) -> bo
     return bool(names) and "json" in prompt.lower() and all(is_named)
 
 
-def _append(content: Any, text: str) -> Any:
-    """`content` with one more paragraph; it may be a string or a list of content parts."""
+def _prepend(text: str, content: Any) -> Any:
+    """`content` with one more paragraph before it; it may be a string or a list of parts."""
     if isinstance(content, list):
-        return [*content, {"type": "text", "text": text}]
-    return f"{content}\n{text}" if content else text
+        return [{"type": "text", "text": text}, *content]
+    return f"{text}\n{content}" if content else text
 
 
 def _text_of(content: Any) -> str:

@@ -120,7 +120,7 @@ def test_what_a_schema_says_is_told_as_it_is(schema: Any) -> None:
     assert shown_schema(schema) == without_annotations(resolved, {"title": str})
 
 
-def test_text_goes_to_the_end_of_the_last_user_message() -> None:
+def test_text_goes_to_the_start_of_the_last_user_message() -> None:
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hello"},
@@ -129,7 +129,7 @@ def test_text_goes_to_the_end_of_the_last_user_message() -> None:
     ]
     shown = show_schema(messages, resolve_schema(int))
     assert shown[:3] == messages[:3]
-    assert shown[3]["content"] == "A number?\n" + NUMBER
+    assert shown[3]["content"] == NUMBER + "\nA number?"
 
 
 def test_without_a_user_message_a_system_message_tells_it() -> None:
@@ -137,10 +137,10 @@ def test_without_a_user_message_a_system_message_tells_it() -> None:
     assert [message["role"] for message in shown] == ["system", "assistant"]
 
 
-def test_content_made_of_parts_gains_a_part() -> None:
+def test_content_made_of_parts_gains_a_first_part() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "A number?"}]}]
     parts = show_schema(messages, resolve_schema(int))[0]["content"]
-    assert [part["text"] for part in parts] == ["A number?", NUMBER]
+    assert [part["text"] for part in parts] == [NUMBER, "A number?"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "always", "never"])

@@ -170,6 +170,61 @@ def test_json_that_looks_like_a_call_may_still_be_a_right_answer() -> None:
     assert target is not None and target.validate(text) == text
 
 
+PERSON = JsonSchema({"type": "object", "properties": {"name": {"type": "string"}}})
+
+
+@ALL
+@pytest.mark.parametrize("response", [None, PERSON, ANSWER], ids=["text", "person", "answer"])
+@pytest.mark.parametrize("choice", ["auto", "required", "stop"])
+def test_a_call_of_no_tool_is_an_answer_or_told(
+    envelope: Envelope, response: JsonSchema | None, choice: str
+) -> None:
+    tools = Tools(TOOLS, envelope, choice, response=response)
+    target = target_of(tools)
+    assert target is not None
+    text = written(envelope, ("zzz", "{}"))
+    is_object = ENVELOPES[envelope].arguments_key is not None
+    if choice == "auto" and response is PERSON and is_object:
+        assert target.validate(text) == target.read(text) == text
+        return
+    with pytest.raises(OutputInvalid) as caught:
+        target.validate(text)
+    if not (choice == "auto" and response is not None and is_object):  # else an answer, and wrong
+        assert caught.value.errors == ("#/0/name: there is no tool 'zzz' to be called",)
+
+
+@ALL
+def test_only_the_tool_that_was_chosen_may_be_called(envelope: Envelope) -> None:
+    target = target_of(Tools(TOOLS, envelope, "pick"))
+    assert target is not None and target.validate(written(envelope, ("pick", '{"ids": []}')))
+    with pytest.raises(OutputInvalid, match="no tool 'stop' to be called"):
+        target.validate(written(envelope, ("stop", "{}")))
+
+
+HUGE = {"digits": "1" * 4400, "depth": "[" * 20_000 + "]" * 20_000, "quoted": '["]",' * 5000}
+HUGE["quoted"] += "1" + "]" * 5000
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_what_python_cannot_hold_is_told_with_its_place(name: str) -> None:
+    huge = HUGE[name]
+    anything = {"name": "put", "parameters": {"type": "object", "properties": {"it": {}}}}
+    for envelope in get_args(Envelope):
+        for response in (None, ANSWER):
+            target = target_of(Tools([anything], envelope, response=response))
+            assert target is not None
+            text = written(envelope, ("put", f'{{"it": {huge}}}'))
+            for read in (target.read, target.validate):
+                with pytest.raises(OutputInvalid) as caught:
+                    read(text)
+                assert caught.value.errors[0].startswith("#/0/arguments: ")
+                assert caught.value.text == text
+    in_tag = target_of(tag({"type": "json_schema", "json_schema": {}}))
+    assert in_tag is not None
+    with pytest.raises(OutputInvalid):
+        in_tag.validate(huge)
+
+
 # structural tags
 
 

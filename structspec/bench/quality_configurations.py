@@ -29,7 +29,7 @@ class Configuration:
         """All that the user says."""
         if self.instruction == "none":
             return task.prompt
-        return f"{task.prompt}\n{describe_schema(task.schema)}"
+        return f"{describe_schema(task.schema)}\n{task.prompt}"
 
     def arguments(self, task: ExtractionTask) -> dict[str, Any]:
         """The keyword arguments of `generate_raw` that say what the output must be."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from packaging.version import Version
 from torch import Tensor
 
 from structspec.errors import ModelError
@@ -27,6 +28,7 @@ from structspec.models.config import ModelConfig
 
 NUM_PROBE_TOKENS = 4
 
+_OLDEST = Version("5.17")  # before it, most models do not run on the meta device
 _PLAIN_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 # Arguments of an attention layer that change nothing here.
@@ -64,8 +66,10 @@ def probe(config: Any) -> Probed:
 
 
 def _check_config(config: Any) -> None:
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING  # slow to import
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, __version__  # slow to import
 
+    if Version(__version__) < _OLDEST:
+        raise Unfit(f"needs transformers >= {_OLDEST}, and {__version__} is installed")
     if config.is_encoder_decoder:
         raise Unfit("has an encoder")
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
@@ -142,7 +146,7 @@ def _trace(config: Any) -> _Trace:
     try:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(
-                copy.deepcopy(config),  # it notes the implementations
+                _without_stretching(config),
                 attn_implementation=ATTENTION,
                 experts_implementation="batched_mm",  # the one whose shapes hang on no numbers
             ).eval()
@@ -190,8 +194,23 @@ def _probed(config: Any, trace: _Trace) -> Probed:
 
 def _stretched_beyond(config: Any) -> Iterator[int]:
     """Lengths from which rotations depend on the longest request of a step, not on its own."""
+    for rope in _stretched_ropes(config):
+        original = rope.get("original_max_position_embeddings")
+        yield original or config.max_position_embeddings
+
+
+def _without_stretching(config: Any) -> Any:
+    """A copy whose rotations ask no tensor how long the longest request is."""
+    config = copy.deepcopy(config)
+    for rope in _stretched_ropes(config):
+        rope["rope_type"] = "default"
+    return config
+
+
+def _stretched_ropes(config: Any) -> list[dict[str, Any]]:
     ropes: Any = getattr(config, "rope_parameters", None) or {}
-    for rope in [ropes, *ropes.values()]:  # one for all layers, or one for each kind of layer
-        if isinstance(rope, Mapping) and rope.get("rope_type") in ("dynamic", "longrope"):
-            original = rope.get("original_max_position_embeddings")
-            yield original or config.max_position_embeddings
+    return [
+        rope
+        for rope in [ropes, *ropes.values()]  # one for all layers, or one for each kind of layer
+        if isinstance(rope, dict) and rope.get("rope_type") in ("dynamic", "longrope")
+    ]
