@@ -122,4 +122,3 @@ def _beginning(fixed: EnvelopeText) -> re.Pattern[str]:
 def _call(beginning: re.Match[str], arguments: str) -> Call:
     name = json.loads(f'"{beginning[1]}"')
     return Call(name, arguments, beginning.start(1), beginning.end())
-
