@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.boundaries import find_losses
@@ -23,7 +24,8 @@ from structspec.grammars.form import (
     Text,
     is_regular,
 )
-from structspec.grammars.json.lark import write_json
+from structspec.grammars.form_reading import is_readable
+from structspec.grammars.json.lark import write_document, write_json
 from structspec.grammars.lark_reader import tokens_of
 from structspec.grammars.lark_text import LarkText, literal
 from structspec.grammars.llguidance_cfg import LarkGrammar, lower_lark
@@ -33,6 +35,7 @@ from structspec.grammars.regexes.lark import to_lark
 from structspec.grammars.runs import group
 
 _ANY = "/(?s:.*)/"
+_REPEATS = "a key may come twice where its name is free; text is validated afterwards"
 _EBNF = "EBNF cannot stand inside llguidance's grammar; xgrammar reads it"
 
 
@@ -42,7 +45,7 @@ def lower_form(form: Form, special_tokens: Mapping[str, int]) -> tuple[str, Repo
     `special_tokens` are the vocabulary's ids by name; GrammarErrors carry the part's pointer.
     """
     grouped = group(_without_markers(form, special_tokens))
-    writer = _Writer(LarkText(), special_tokens)
+    writer = _Writer(LarkText(), special_tokens, is_readable(form))
     start = writer.rule(grouped)
     changes = tuple(f"{loss.pointer or '#'}: {loss.reason}" for loss in find_losses(grouped))
     report = Report(
@@ -85,6 +88,7 @@ class _Writer:
 
     lark: LarkText
     special_tokens: Mapping[str, int]
+    is_validated: bool  # every JSON is held to its schema once the text is finished
     enforced: list[Finding] = field(default_factory=list)
     approximated: list[Finding] = field(default_factory=list)
     refused: list[Finding] = field(default_factory=list)
@@ -149,12 +153,22 @@ class _Writer:
         name = self.written.get(form)
         if name is None:
             try:
-                name, report = write_json(self.lark, form.constraint)
+                name, report = self._schema(form.constraint)
             except GrammarError as error:
                 raise placed(error, form.pointer) from None
             self.written[form] = name
             self._take(report, form.pointer)
         return name
+
+    def _schema(self, constraint: JsonSchema) -> tuple[str, Report]:
+        if not self.is_validated:
+            return write_json(self.lark, constraint)
+        written = write_document(self.lark, constraint)
+        if not written.has_free_keys:
+            return written.rule, written.report
+        finding = Finding("#", "additionalProperties", _REPEATS)
+        approximated = (*written.report.approximated, finding)
+        return written.rule, replace(written.report, approximated=approximated)
 
     def _cfg(self, form: Cfg) -> str:
         dialect = dialect_of(form.constraint)

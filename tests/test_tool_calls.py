@@ -287,6 +287,37 @@ def test_what_the_mask_of_a_tag_writes_is_read_and_wrong_only_where_the_mask_is_
             assert all("non-unique" in violation for violation in error.errors)
 
 
+FREE_KEYS = {"type": "object", "additionalProperties": {"type": "integer"}}
+COUNTED = {**FREE_KEYS, "minProperties": 2}
+FIXED_KEYS = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("schema", [FREE_KEYS, COUNTED, FIXED_KEYS], ids=["free", "counted", "no"])
+def test_keys_that_may_come_twice_are_told_where_finished_text_is_refused_for_them(
+    schema: dict[str, Any],
+) -> None:
+    in_tag = tag({"type": "json_schema", "json_schema": schema})
+    repeated, lark = (
+        '{"a": 1, "a": 2}',
+        {"type": "grammar", "grammar": 'start: "a"', "syntax": "lark"},
+    )
+    tools = Tools([{"name": "put", "parameters": schema}], choice="required")
+    for constraint in (in_tag, tools):
+        text = repeated if constraint is in_tag else written("hermes", ("put", repeated))
+        grammar, target = backend("bytes", "llguidance").compile(constraint), target_of(constraint)
+        takes = all(map(grammar.matcher().accept, text.encode()))
+        assert takes is not grammar.report.exact is (schema is FIXED_KEYS)
+        assert target is not None
+        with pytest.raises(OutputInvalid, match="appears twice"):
+            target.validate(text)
+        if not grammar.report.exact:
+            with pytest.raises(UnsupportedConstraint, match="may come twice"):
+                check_report(grammar.report, constraint, "error")
+    # beside a grammar nothing is validated, and of two values the last one is meant
+    unchecked = explain(tag({"type": "json_schema", "json_schema": schema}, lark)).report
+    assert unchecked.exact is (schema is not COUNTED)
+
+
 def test_a_wrong_tag_is_told_by_who_compiles_it() -> None:
     wrong = StructuralTag({"format": {"type": "smoke"}})
     assert not can_validate(wrong)
