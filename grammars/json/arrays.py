@@ -32,6 +32,61 @@ def counted_goals(array: Array) -> tuple[Goal, ...]:
     return tuple(goals)
 
 
+State = tuple[int, int]  # places written and items counted, both only as far as they matter
+
+
+def count_ends(array: Array) -> State | None:
+    """From where on places and counts are all alike; None where there are too many to follow."""
+    wanted, high = array.counted[0], array.max_items
+    # place 1 differs from 0 by its comma
+    max_place = max(1, len(array.prefix), array.min_items if high is None else high)
+    max_count = wanted.minimum if wanted.maximum is None else wanted.maximum
+    is_too_much = (max_place + 1) * (max_count + 1) > _MAX_STATES
+    return None if is_too_much else (max_place, max_count)
+
+
+def live_states(array: Array, ends: State, has_value: Callable[[Goal], bool]) -> frozenset[State]:
+    """The states of counting from which an array can still end.
+
+    Where `has_value` is true of more goals there are more of them, never fewer.
+    """
+    wanted, (max_place, max_count) = array.counted[0], ends
+    goals = counted_goals(array)
+    is_there = [goal is not None and has_value(goal) for goal in goals]
+    live = {
+        (place, count)
+        for place in range(max_place + 1)
+        for count in range(max_count + 1)
+        if place >= array.min_items and count >= wanted.minimum
+    }
+    before: dict[State, list[State]] = {}
+    for place in range(max_place + 1 if array.max_items is None else array.max_items):
+        index = 2 * min(place, len(array.prefix))
+        for count in range(max_count + 1):
+            if is_there[index] and (wanted.maximum is None or count < wanted.maximum):
+                after = min(place + 1, max_place), min(count + 1, max_count)
+                before.setdefault(after, []).append((place, count))
+            if is_there[index + 1]:
+                after = min(place + 1, max_place), count
+                before.setdefault(after, []).append((place, count))
+    waiting = [*live]
+    while waiting:
+        found = [state for state in before.get(waiting.pop(), ()) if state not in live]
+        live.update(found)
+        waiting += found
+    return frozenset(live)
+
+
+def can_be_counted(array: Array, has_value: Callable[[Goal], bool]) -> bool:
+    """Whether there is an array with as many counted items as it says, as far as is followed."""
+    if any(c.maximum is not None and c.minimum > c.maximum for c in array.counted):
+        return False
+    if not array.counted:
+        return True
+    ends = count_ends(array)
+    return ends is None or (0, 0) in live_states(array, ends, has_value)
+
+
 def _opposite(goal: Goal) -> Goal:
     if not goal:
         return None if goal is not None else ANYTHING
@@ -111,28 +166,23 @@ class ArrayWriter:
 
     def _counted(self, array: Array) -> str | None:
         """A rule for each number of items so far and of those counted."""
-        wanted = array.counted[0]
-        first, high = len(array.prefix), array.max_items
-        # place 1 differs from 0 by its comma
-        max_place = max(1, first, array.min_items if high is None else high)
-        max_count = wanted.minimum if wanted.maximum is None else wanted.maximum
-        if (max_place + 1) * (max_count + 1) > _MAX_STATES:
+        wanted, ends = array.counted[0], count_ends(array)
+        if ends is None:
             return None
+        first, high = len(array.prefix), array.max_items
         goals = counted_goals(array)
-        names: dict[tuple[int, int], str | None] = {}
+        live = live_states(array, ends, lambda goal: self.item(goal) is not None)
+        names: dict[State, str] = {}
 
         def after(place: int, count: int) -> str | None:
             """The rule for what follows `place` items, `count` of them counted."""
-            key = (min(place, max_place), min(count, max_count))
+            key = (min(place, ends[0]), min(count, ends[1]))
+            if key not in live:
+                return None
             if key not in names:
                 names[key] = name = self.lark.reserve()
-                bodies = step(*key)
-                if bodies:
-                    self.lark.define(name, " | ".join(bodies), self.layout.own)
-                else:
-                    names[key] = None
-            known = names[key]
-            return None if known is None else known + self.layout.same
+                self.lark.define(name, " | ".join(step(*key)), self.layout.own)
+            return names[key] + self.layout.same
 
         def step(at: int, count: int) -> list[str]:
             bodies = ['""'] if at >= array.min_items and count >= wanted.minimum else []

@@ -220,15 +220,17 @@ class ObjectWriter:
             ):
                 if is_there:
                     self.lose(Finding("#", keyword, "free keys are not counted in any order"))
-            plan = _uncounted(plan)
+            plan = replace(plan, min_members=min(plan.min_members, 1), max_members=None)
+        # behind a key the object is not empty: only from two on they have to be counted
         done = [f"is_ones([0:{num_required}])"] if num_required else []
-        done += [f"bit_count_ge(_, {plan.min_members})"] if plan.min_members else []
+        done += [f"bit_count_ge(_, {plan.min_members})"] if plan.min_members > 1 else []
+        may_be_empty = plan.min_members == 0 and num_required == 0
         room = [] if plan.max_members is None else [f"bit_count_lt(_, {plan.max_members})"]
         if plan.max_members == 0:
-            return self._wrapped(None, may_be_empty=not done)
+            return self._wrapped(None, may_be_empty=may_be_empty)
         free = self._free(plan)
         name = self._bits(slots, free, done, room)
-        return self._wrapped(self._firsts(name, slots, free), may_be_empty=not done)
+        return self._wrapped(self._firsts(name, slots, free), may_be_empty=may_be_empty)
 
 
 def _condition(conditions: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from structspec.errors import GrammarError
-from structspec.grammars.json.arrays import counted_goals
+from structspec.grammars.json.arrays import can_be_counted, counted_goals
 from structspec.grammars.json.expand import Expander
 from structspec.grammars.json.listed import Listing, has_enough_values, list_values
 from structspec.grammars.json.numbers import has_number
@@ -125,10 +125,7 @@ def _is_finite(part: Part, finite: set[Goal]) -> bool:
         num_first = min(part.min_items, len(part.prefix))
         needed = [part.prefix[i] for i in range(num_first)]
         needed += [part.rest] if part.min_items > len(part.prefix) else []
-        is_counted = not (part.counted and part.counted[0].minimum) or any(
-            yes in finite for yes in counted_goals(part)[::2]
-        )
-        return finite.issuperset(needed) and is_counted
+        return finite.issuperset(needed) and can_be_counted(part, finite.__contains__)
     return True
 
 

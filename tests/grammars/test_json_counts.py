@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from enum import Enum
-from itertools import permutations, product
+from itertools import permutations, product, takewhile
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 
 from structspec.constraint import JsonSchema
@@ -103,6 +104,61 @@ def test_a_count_that_nothing_reaches_is_refused_at_its_place(part):
     assert takes(compiled({"anyOf": [part, {"type": "null"}]}), "null")
 
 
+VALUES = (True, None, "")
+ITEMS = st.sampled_from(
+    (
+        True,
+        False,
+        {"type": "boolean"},
+        {"type": "null"},
+        {"type": ["boolean", "string"], "maxLength": 0},
+    )
+)
+COUNTS = st.fixed_dictionaries(
+    {"type": st.just("array"), "contains": ITEMS},
+    optional={
+        "prefixItems": st.lists(ITEMS, min_size=1, max_size=2),
+        "items": ITEMS,
+        "minContains": st.integers(0, 2),
+        "maxContains": st.integers(0, 2),
+        "minItems": st.integers(1, 3),
+        "maxItems": st.integers(0, 3),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(COUNTS)
+@example(
+    {
+        "type": "array",
+        "prefixItems": [{"type": "boolean"}],
+        "items": {"type": "null"},
+        "contains": {"type": "boolean"},
+        "minContains": 2,
+    }
+)
+@example({"type": "array", "contains": {"type": "boolean"}, "maxContains": 0})
+@example({"type": "array", "contains": True, "minContains": 2, "maxContains": 1})
+def test_what_begins_an_array_of_counted_items_can_be_ended_or_is_not_taken(schema):
+    judge = Draft202012Validator(schema)
+    arrays = [list(values) for n in range(5) for values in product(VALUES, repeat=n)]
+    valid = [json.dumps(array) for array in arrays if judge.is_valid(array)]
+    if not valid:
+        with pytest.raises(GrammarError, match="no finite value"):
+            compiled(schema)
+    # beside a string its beginning must not lead where there is no end
+    matcher = compiled({"anyOf": [schema, {"type": "string"}]}).matcher()
+    for array in arrays:
+        text = json.dumps(array)
+        num_taken = sum(takewhile(bool, map(matcher.accept, text.encode())))
+        if len(array) <= 2 and num_taken >= len(text) - 1:
+            begun = text[:-1]
+            assert any(other.startswith(begun) for other in valid)
+        assert (num_taken == len(text) and matcher.accept(256)) == (text in valid)
+        matcher.rollback(num_taken + (text in valid))
+
+
 class Color(Enum):
     RED = "red"
     GREEN = "green"
@@ -186,3 +242,30 @@ def test_more_names_than_can_be_told_apart_are_still_taken():
     grammar = compiled({"type": "object", "propertyNames": {"enum": names}})
     assert takes(grammar, '{"n199": 1, "n0": 2}')
     assert not takes(grammar, '{"n200": 1}')
+
+
+@pytest.mark.parametrize("order", ["schema", "any"])
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("required", [[], ["b"], ["a", "b"]])
+@pytest.mark.parametrize("low", [0, 1, 2])
+def test_free_keys_count_as_those_declared_do(order, closed, required, low):
+    part = {"type": "integer"}
+    grammar = compiled(
+        {
+            "type": "object",
+            "properties": {"a": part, "b": part},
+            "required": required,
+            "minProperties": low,
+            "additionalProperties": part,
+        },
+        property_order=order,
+        closed=closed,
+    )
+    for names in (n for size in range(4) for n in permutations("abx", size)):
+        is_valid = len(names) >= low and set(required) <= set(names)
+        is_ordered = order == "any" or list(names) == sorted(names)
+        text = json.dumps(dict.fromkeys(names, 1))
+        if is_valid and is_ordered:
+            assert takes(grammar, text)
+        elif grammar.report.exact or (not names and low):
+            assert not takes(grammar, text)
