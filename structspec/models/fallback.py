@@ -34,7 +34,11 @@ if TYPE_CHECKING:  # the cache is sized from a ModelConfig: importing it here wo
 
 
 class TransformersNetwork:
-    """A transformers model as a Network; of its KV cache each attention layer has its own part."""
+    """A transformers model as a Network; of its KV cache each attention layer has its own part.
+
+    On the CPU in float32 a row has the same bits whatever else its step holds, as in the llama
+    family's network, unless the model has experts: which rows share one changes their rounding.
+    """
 
     def __init__(
         self, config: ModelConfig, model: Any, dtype: torch.dtype, device: torch.device

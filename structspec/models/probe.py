@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from packaging.version import Version
 from torch import Tensor
 
 from structspec.errors import ModelError
@@ -28,7 +27,7 @@ from structspec.models.config import ModelConfig
 
 NUM_PROBE_TOKENS = 4
 
-_OLDEST = Version("5.17")  # before it, most models do not run on the meta device
+_OLDEST = (5, 17)  # of transformers; before it, most models do not run on the meta device
 _PLAIN_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 # Arguments of an attention layer that change nothing here.
@@ -68,8 +67,8 @@ def probe(config: Any) -> Probed:
 def _check_config(config: Any) -> None:
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, __version__  # slow to import
 
-    if Version(__version__) < _OLDEST:
-        raise Unfit(f"needs transformers >= {_OLDEST}, and {__version__} is installed")
+    if tuple(int(part) for part in __version__.split(".")[:2]) < _OLDEST:
+        raise Unfit(f"needs transformers >= 5.17, and {__version__} is installed")
     if config.is_encoder_decoder:
         raise Unfit("has an encoder")
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
@@ -108,7 +107,8 @@ class _Recorder:
                 continue
             if name != "sliding_window":
                 raise Unfit(_REASONS.get(name, f"has attention with {name!r}"))
-            self._note_window(value)
+            if value > 0:
+                self.windows.add(value)
         _, num_kv_heads, num_rows, head_dim = call.key.shape
         if call.key.shape != call.value.shape or head_dim != call.query.shape[3]:
             raise Unfit("has keys and values of different shapes")
@@ -122,14 +122,18 @@ class _Recorder:
     def mask(self, mask_function: Callable[..., Any], window: int | None) -> None:
         from transformers.masking_utils import causal_mask_function
 
-        if window is not None:
-            self._note_window(window)
-        elif mask_function is not causal_mask_function:
+        is_plain = mask_function is causal_mask_function
+        if window:  # 0 stands for none
+            self.windows.add(window)
+            is_plain = _is_causal_nearby(mask_function, window)
+        if not is_plain and window != 0:
             raise Unfit("masks its attention in a way of its own")
 
-    def _note_window(self, window: int) -> None:
-        if window > 0:  # 0 stands for none
-            self.windows.add(window)
+
+def _is_causal_nearby(mask_function: Callable[..., Any], window: int) -> bool:
+    places = torch.arange(min(window, NUM_PROBE_TOKENS), device="cpu")
+    query, key = places[:, None], places[None, :]
+    return torch.equal(mask_function(0, 0, query, key), key <= query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ def _trace(config: Any) -> _Trace:
             model = AutoModelForCausalLM.from_config(
                 _without_stretching(config),
                 attn_implementation=ATTENTION,
-                experts_implementation="batched_mm",  # the one whose shapes hang on no numbers
+                experts_implementation="batched_mm",  # no shape depends on a value
             ).eval()
             logits = run_model(
                 model,
@@ -166,10 +170,10 @@ def _trace(config: Any) -> _Trace:
 
 def _probed(config: Any, trace: _Trace) -> Probed:
     calls = trace.calls
-    if calls.num_layers != config.num_hidden_layers:
+    num_layers = getattr(config, "num_hidden_layers", None)
+    if calls.num_layers != num_layers:
         raise Unfit(
-            f"attends through the interface {calls.num_layers} times in"
-            f" {config.num_hidden_layers} layers"
+            f"attends through the interface {calls.num_layers} times in {num_layers} layers"
         )
     if len(calls.cache_shapes) != 1:
         raise Unfit("has layers with keys of different shapes")

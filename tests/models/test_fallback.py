@@ -105,7 +105,7 @@ def test_the_cache_is_shaped_as_the_model_attends(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not can_pack(torch.empty(0)), reason="this CPU cannot pack weights")
-@pytest.mark.parametrize("architecture", ["gpt2", "gpt_neox", "olmo2"])
+@pytest.mark.parametrize("architecture", ["gpt2", "gpt_neox", "olmo2", "cohere"])
 def test_a_row_has_the_same_bits_alone_and_verified(tmp_path: Path, architecture: str) -> None:
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4}
     save_tiny_model(tmp_path, architecture, **sizes)

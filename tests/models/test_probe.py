@@ -64,6 +64,20 @@ def test_stretched_positions_are_run_where_they_do_not_change_with_the_length() 
     assert fitting_shape(settings, 32).max_model_len == 32
 
 
+WINDOWED = SMALL | {"sliding_window": 400}  # longer than the context
+
+
+def test_a_window_longer_than_the_context_is_none() -> None:
+    settings = AutoConfig.for_model("gemma3_text", **WINDOWED)
+    assert fitting_shape(settings, None).max_model_len == 128
+
+
+def test_a_window_open_to_both_sides_is_refused_however_long() -> None:
+    settings = AutoConfig.for_model("gemma3_text", **WINDOWED, use_bidirectional_attention=True)
+    with pytest.raises(ModelError, match="masks its attention in a way of its own"):
+        fitting_shape(settings, None)
+
+
 def test_looking_at_a_model_leaves_its_settings_alone() -> None:
     settings = AutoConfig.for_model("gpt2", n_layer=2)
     before = settings.to_dict()
