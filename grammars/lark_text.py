@@ -60,7 +60,7 @@ class LarkText:
 def literal(text: str) -> str:
     """Text as it stands, in a rule or a terminal body; must not be empty."""
     assert text
-    return in_quotes(text)
+    return in_quotes(text).replace("\x7f", "\\u007f")  # a DEL may not stand in Lark as it is
 
 
 def times(low: int, high: int | None) -> str:

@@ -38,10 +38,11 @@ class TokenTable:
         # tokens that hold a whole key, by key, as it is meant
         self.holding: dict[bytes, list[int]] = {}
         for token_id, data in quoted:
-            end = decoded_whole(_before_quote(data))
+            before = _before_quote(data)
+            end = decoded_whole(before)
             if end is None:
                 self.cut.append(token_id)
-            else:
+            elif before != data:  # it closes what it is in: not all its quotes are escaped
                 self.ends.setdefault(end, []).append(token_id)
             for match in _QUOTED.finditer(data):
                 self.holding.setdefault(decoded(match[1]), []).append(token_id)

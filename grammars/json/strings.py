@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from structspec.grammars.json.shapes import String
-from structspec.grammars.lark_text import LarkText, in_quotes, times
+from structspec.grammars.lark_text import LarkText, in_quotes, literal, times
 from structspec.grammars.regexes.derive import is_empty, length_bounds, words
 from structspec.grammars.regexes.lark import FREE_CHARACTER, QUOTED_ANY, to_lark
 from structspec.grammars.regexes.syntax import (
@@ -132,8 +132,7 @@ def literal_body(text: str, *, is_lenient: bool) -> str:
     """
     if is_lenient and not is_spelled_in_one_way(text):
         return regex_body(text_regex(text))
-    # a DEL may not stand in Lark as it is
-    return in_quotes(in_quotes(text)).replace("\x7f", "\\u007f")
+    return literal(in_quotes(text))
 
 
 def every_spelling(text: str) -> str:

@@ -159,6 +159,14 @@ def test_each_choice_is_taken_and_no_beginning_or_mixture_of_them(library):
 
 
 @LIBRARIES
+def test_choices_may_hold_any_ascii_character(library):
+    choices = tuple(f"a{chr(code)}b" for code in range(128))
+    for choice in choices:
+        assert takes(library, Choice(choices), choice), repr(choice)
+    assert not takes(library, Choice(choices), "ab")
+
+
+@LIBRARIES
 @pytest.mark.parametrize(
     "choices",
     [(), ("a", ""), ("a", 3), "ab", ("\ud83d",)],

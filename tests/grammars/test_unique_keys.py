@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,8 @@ PIECES = [
         rb'"\"": ',
         rb'\"": ',
         rb'"": ',
+        rb"\"",
+        rb"\"\"",
     ),
     *(
         rb'\ud83d\ude00"',
@@ -140,3 +143,17 @@ def test_a_row_loses_exactly_the_tokens_that_would_repeat_a_key(text):
         following = place.after(bytes((byte,)))
         assert following is not None
         place = following
+
+
+@pytest.mark.parametrize(
+    "begun", [r'{"a\"": 1, "a', r'{"\"": 1, "', r'{"é": 1, "\u00e9', '{"a": 1, "']
+)
+def test_row_and_accept_agree_on_every_token_where_quotes_are_escaped(begun):
+    matcher = grammar().matcher()
+    assert all(map(matcher.accept, begun.encode()))
+    size = vocabulary().vocab_size
+    bitmask = allocate_bitmask(1, size)
+    matcher.fill(bitmask, 0)
+    for token_id, is_allowed in enumerate(unpack_row(bitmask[0], size)):
+        assert matcher.accept(token_id) == is_allowed
+        matcher.rollback(int(is_allowed))
