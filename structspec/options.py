@@ -103,7 +103,10 @@ class Task:
     @property
     def unheld(self) -> tuple[Finding, ...]:
         """What the Python type asks beyond the constraint."""
-        return () if self.target is None else self.target.unheld
+        if self.target is None:
+            return ()
+        is_open = isinstance(self.constraint, JsonSchema) and not self.constraint.closed
+        return self.target.unheld + (self.target.unheld_open if is_open else ())
 
 
 def resolve_options(options: GenerateOptions) -> Task:

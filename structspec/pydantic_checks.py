@@ -13,6 +13,7 @@ from structspec.grammars.base import Finding
 from structspec.json_value import json_pointer
 
 NOTES = "x-checked-in-python"
+OPEN_NOTES = "x-checked-in-python-unless-closed"  # what a closed mask holds
 AFTERWARDS = "pydantic validates it afterwards"
 _DATA = ("const", "enum", "default", "examples")
 _NAMED = ("properties", "patternProperties", "$defs")
@@ -32,10 +33,12 @@ _HELD = (
 _NOT_HELD = ("EncodedBytes.decode_str",)
 
 
-def with_note(json_schema: dict[str, Any], keyword: str, reason: str = "") -> dict[str, Any]:
+def with_note(
+    json_schema: dict[str, Any], keyword: str, reason: str = "", *, notes: str = NOTES
+) -> dict[str, Any]:
     """The schema with a note that `keyword` says more than it."""
     note = [keyword, f"{reason}; {AFTERWARDS}" if reason else AFTERWARDS]
-    return {**json_schema, NOTES: [*json_schema.get(NOTES, ()), note]}
+    return {**json_schema, notes: [*json_schema.get(notes, ()), note]}
 
 
 def is_held(function: Any) -> bool:
@@ -63,24 +66,26 @@ def short_name(function: Any) -> str:
     return name_of(function).rpartition("<locals>.")[2]
 
 
-def take_notes(json_schema: dict[str, Any]) -> tuple[Finding, ...]:
+def take_notes(json_schema: dict[str, Any], notes: str = NOTES) -> tuple[Finding, ...]:
     """The findings that the parts' notes amount to; the notes are taken out of the schema."""
     found = [
         Finding(json_pointer(path), keyword, reason)
-        for path, notes in _notes(json_schema, ())
-        for keyword, reason in notes
+        for path, found_here in _notes(json_schema, (), notes)
+        for keyword, reason in found_here
     ]
     return tuple(dict.fromkeys(found))
 
 
-def _notes(part: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], list[list[str]]]]:
+def _notes(
+    part: Any, path: tuple[Any, ...], notes: str
+) -> Iterator[tuple[tuple[Any, ...], list[list[str]]]]:
     if isinstance(part, list):
         for index, item in enumerate(part):
-            yield from _notes(item, (*path, index))
+            yield from _notes(item, (*path, index), notes)
     if not isinstance(part, dict):
         return
-    if path[-1:] not in [(name,) for name in _NAMED] and NOTES in part:
-        yield path, part.pop(NOTES)
+    if path[-1:] not in [(name,) for name in _NAMED] and notes in part:
+        yield path, part.pop(notes)
     for key, value in part.items():
         if key not in _DATA or path[-1:] == ("properties",):
-            yield from _notes(value, (*path, key))
+            yield from _notes(value, (*path, key), notes)

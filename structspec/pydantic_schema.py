@@ -15,13 +15,23 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema, to_json
 
-from structspec.pydantic_checks import is_held, is_own_schema, name_of, short_name, with_note
+from structspec.pydantic_checks import (
+    OPEN_NOTES,
+    is_held,
+    is_own_schema,
+    name_of,
+    short_name,
+    with_note,
+)
 from structspec.pydantic_keys import key_schema
 from structspec.pydantic_numbers import decimal_schema
+from structspec.pydantic_patterns import is_ecma_too
+from structspec.pydantic_sizes import may_merge
 
 _BOUNDS = ("ge", "gt", "le", "lt", "now_op")
+_BYTE_SIZE = "ByteSize._validate"
 _BY_NAME: dict[str, JsonSchemaValue] = {  # what functions of pydantic read, better than they say
-    "ByteSize._validate": {
+    _BYTE_SIZE: {
         "anyOf": [
             {"type": "string", "pattern": r"^[0-9]{1,12}(\.[0-9]{1,3})? ?([KMGTPE]i?)?B$"},
             {"type": "integer", "minimum": 0},
@@ -29,7 +39,9 @@ _BY_NAME: dict[str, JsonSchemaValue] = {  # what functions of pydantic read, bet
     },
     "PaymentCardNumber.validate": {"type": "string", "pattern": "^[0-9]{12,19}$"},
 }
-_HELD_BY_NAME = ("ByteSize._validate",)
+_HELD_BY_NAME = (_BYTE_SIZE,)
+_COUNTED_LATER = "counted once they are read, where two may be the same"
+_MAX_FLOAT_INT = 2**63  # integers beyond are read from digits alone, not from `1e20`
 _NO_OUTER_BLANKS = r"^([^\s\x85]([^]*[^\s\x85])?)?$"
 # classes that are Unicode's for pydantic and ASCII's in a schema, where more is then admitted
 _WIDER_IN_SCHEMAS = re.compile(r"\\[DWSsbBpP]|\[\^[^\]]*\\[dw]")
@@ -64,6 +76,13 @@ class TightJsonSchema(GenerateJsonSchema):
 
     # numbers
 
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        """As pydantic has it; spelled as floats, which closed masks never do, not all are read."""
+        json_schema = super().int_schema(schema)
+        least, most = schema.get("ge", schema.get("gt")), schema.get("le", schema.get("lt"))
+        is_short = all(bound is not None and abs(bound) < _MAX_FLOAT_INT for bound in (least, most))
+        return json_schema if is_short else _with_floats(json_schema)
+
     def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
         """Bounds that are excluded stay so when a text is rounded to a float."""
         json_schema = super().float_schema(schema)
@@ -92,6 +111,11 @@ class TightJsonSchema(GenerateJsonSchema):
         """Text that is as long, and matches, after pydantic has taken its outer blanks away."""
         json_schema = super().str_schema(schema)
         pattern = json_schema.get("pattern")
+        engine = schema.get("regex_engine", self._config.regex_engine)
+        if pattern is not None and engine == "rust-regex" and not is_ecma_too(pattern):
+            del json_schema["pattern"]  # it would take other texts, or none that is right
+            json_schema = with_note(json_schema, "pattern", "of Rust's dialect alone")
+            pattern = None
         strips = schema.get("strip_whitespace", self._config.str_strip_whitespace)
         if strips and pattern is not None:
             return with_note(json_schema, "pattern", "outer blanks are stripped before it is tried")
@@ -202,6 +226,10 @@ class TightJsonSchema(GenerateJsonSchema):
         values = {name: value for name, value in values.items() if name != "title"}
         for keyword in ("patternProperties", "propertyNames"):
             json_schema.pop(keyword, None)
+        if json_schema.get("minProperties", 0) > 1 and may_merge(
+            schema["keys_schema"], self._config
+        ):
+            json_schema = with_note(json_schema, "min_length", _COUNTED_LATER)
         json_schema["additionalProperties"] = values or True
         if keys:
             json_schema["propertyNames"] = keys
@@ -219,11 +247,20 @@ class TightJsonSchema(GenerateJsonSchema):
 
     def set_schema(self, schema: core_schema.SetSchema) -> JsonSchemaValue:
         """Any array: the set itself removes what is written twice."""
-        return _without_unique_items(super().set_schema(schema))
+        return self._set(super().set_schema(schema), schema)
 
     def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
         """Any array: the set itself removes what is written twice."""
-        return _without_unique_items(super().frozenset_schema(schema))
+        return self._set(super().frozenset_schema(schema), schema)
+
+    def _set(self, json_schema: JsonSchemaValue, schema: Any) -> JsonSchemaValue:
+        if "minItems" not in json_schema:  # a minimum counts different items
+            del json_schema["uniqueItems"]
+        elif json_schema["minItems"] > 1 and may_merge(
+            schema.get("items_schema", core_schema.any_schema()), self._config
+        ):
+            return with_note(json_schema, "min_length", _COUNTED_LATER)
+        return json_schema
 
     # functions in Python
 
@@ -285,11 +322,17 @@ def _unreadable(what: str) -> PydanticInvalidForJsonSchema:
 def _with_function(json_schema: JsonSchemaValue, schema: Any) -> JsonSchemaValue:
     function = schema["function"]["function"]
     name = name_of(function)
-    json_schema = _BY_NAME.get(name, json_schema)
+    if name in _BY_NAME:
+        json_schema = _with_floats(_BY_NAME[name]) if name == _BYTE_SIZE else _BY_NAME[name]
     if is_held(function) or name in _HELD_BY_NAME:
         return json_schema
     kind = schema["type"].removeprefix("function-")
     return with_note(json_schema, f"{kind} validator {short_name(function)}")
+
+
+def _with_floats(json_schema: JsonSchemaValue) -> JsonSchemaValue:
+    reason = "integers beyond 2**63 are read only where they are written out"
+    return with_note(json_schema, "int", reason, notes=OPEN_NOTES)
 
 
 def _temporal(json_schema: JsonSchemaValue, schema: Any, name: str) -> JsonSchemaValue:
@@ -311,12 +354,6 @@ def _url(schema: Any, name: str) -> JsonSchemaValue:
         json_schema["pattern"] = "^[^:]+://[^/]"
     if schema.get("max_length") is not None:
         json_schema["maxLength"] = schema["max_length"]
-    return json_schema
-
-
-def _without_unique_items(json_schema: JsonSchemaValue) -> JsonSchemaValue:
-    if "minItems" not in json_schema:  # a minimum counts different items
-        del json_schema["uniqueItems"]
     return json_schema
 
 

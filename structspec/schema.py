@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import Any, NewType
 
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
 
 from structspec.constraint import JsonSchema
 from structspec.errors import GrammarError, InvalidRequest, OutputInvalid
 from structspec.grammars.base import Finding
 from structspec.json_value import MAX_ERRORS, compile_validator, json_pointer, parse_json
-from structspec.pydantic_checks import take_notes
+from structspec.pydantic_checks import OPEN_NOTES, take_notes
 from structspec.pydantic_schema import TightJsonSchema
 
 ACCEPTED = (
@@ -22,6 +23,8 @@ ACCEPTED = (
     " or any other type that pydantic.TypeAdapter takes, or a JSON schema as a dict, a bool or"
     " JSON text"
 )
+
+_BAD_TYPE = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, ImportError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class SchemaTarget:
     it was parsed (of duplicate keys the last), or the Python type, which checks itself.
     `json_schema` may be shared: read it, never change it. `unheld` is what the type asks beyond it,
     such as validators in Python: whatever conforms to the schema may still break that.
+    `unheld_open` is more of it, which a closed mask holds.
     `reads_markers`: special tokens are part of the text, spelled by name.
     """
 
@@ -43,6 +47,7 @@ class SchemaTarget:
     name: str
     unheld: tuple[Finding, ...] = ()
     reads_markers: bool = False
+    unheld_open: tuple[Finding, ...] = ()
 
 
 def resolve_schema(schema: Any) -> SchemaTarget:
@@ -89,9 +94,12 @@ def _from_type(schema: Any) -> SchemaTarget:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
         json_schema = adapter.json_schema(mode="validation", schema_generator=TightJsonSchema)
-        unheld = take_notes(json_schema)
-    except (PydanticUserError, PydanticUndefinedAnnotation, ImportError) as error:
-        reason = str(error).splitlines()[0].split(" Set `arbitrary_types_allowed", 1)[0]
+        unheld, unheld_open = take_notes(json_schema), take_notes(json_schema, OPEN_NOTES)
+    except _BAD_TYPE as error:
+        lines = str(error).splitlines()
+        reason = lines[0].split(" Set `arbitrary_types_allowed", 1)[0]
+        if isinstance(error, SchemaError):  # the last line says what is wrong
+            reason = f"{reason} {lines[-1].strip()}"
         raise InvalidRequest(
             f"schema={schema!r} cannot be used: {reason.rstrip('.')}. Pass {ACCEPTED}."
         ) from error
@@ -109,8 +117,13 @@ def _from_type(schema: Any) -> SchemaTarget:
         except ValidationError as error:
             _raise_for(_pydantic_violations(error), text, name)
             raise
+        except TypeError as error:  # pydantic's own, where a bound meets a type it is not for
+            if not str(error).startswith("Unable to apply constraint"):
+                raise
+            _raise_for((f"#: {error}",), text, name)
+            raise
 
-    return SchemaTarget(json_schema, validate, read, name, unheld)
+    return SchemaTarget(json_schema, validate, read, name, unheld, unheld_open=unheld_open)
 
 
 # Building an adapter takes milliseconds. Only classes are remembered: `int | str == str | int`.

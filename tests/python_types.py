@@ -129,6 +129,8 @@ class Coded(BaseModel):
     data: bytes
 
 
+LOWER = Annotated[str, StringConstraints(to_lower=True, pattern="^[aAbB]$")]
+STRIPPED = Annotated[str, StringConstraints(strip_whitespace=True, max_length=2)]
 PETS = Annotated[Cat | Dog, Field(discriminator="kind")]
 
 seconds = st.integers(-59, 59)
@@ -274,6 +276,20 @@ TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
         Annotated[str, Field(pattern=r"^\d{2}[a-c]$")],
         st.from_regex(r"[0-9]{2}[a-c]", fullmatch=True),
     ),  # fmt: skip
+    **{
+        f"str-rust-{name}": (Annotated[str, Field(pattern=pattern)], st.sampled_from(values))
+        for name, pattern, values in (
+            ("set-in-set", "^[[a]]$", ["a"]),
+            ("and", "^[a-z&&[^aeiou]]+$", ["b", "xyz"]),
+            ("less", r"^[\w--a]$", ["b", "Z"]),
+            ("either", "^[ab~~bc]$", ["a", "c"]),
+            ("bracket", "^[]a]$", ["a", "]"]),
+            ("no-bracket", "^[^]a]$", ["b", "["]),
+            ("posix", "^[[:digit:]]$", ["7"]),
+            ("edges", r"\Aa\z", ["a"]),
+            ("code-point", r"^\x{41}$", ["A"]),
+        )
+    },
     "str-not-digits": (Annotated[str, Field(pattern=r"^\D$")], st.just("x")),
     "str-stripped": (
         Annotated[str, StringConstraints(strip_whitespace=True, min_length=2)],
@@ -293,6 +309,22 @@ TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     # collections
     "set": (set[int], st.sets(ints, max_size=3)),
     "set-of-two": (Annotated[set[bool], Field(min_length=2)], st.just({True, False})),
+    "set-of-lower-case": (Annotated[set[LOWER], Field(min_length=2)], st.just({"a", "b"})),
+    "frozenset-of-stripped": (
+        Annotated[frozenset[STRIPPED], Field(min_length=2)],
+        st.just(frozenset("ab")),
+    ),
+    "set-of-one-and-true": (Annotated[set[Literal[0, False, 2]], Field(min_length=2)], NO_VALUES),
+    "set-of-decimals": (
+        Annotated[set[Annotated[Decimal, Field(max_digits=1)]], Field(min_length=2)],
+        st.just({Decimal(1), Decimal(2)}),
+    ),
+    "set-of-enum": (Annotated[set[Level | None], Field(min_length=2)], st.just(set(Level))),
+    "dict-of-two": (Annotated[dict[str, int], Field(min_length=2)], st.just({"a": 1, "A": 2})),
+    "dict-of-two-lower-case": (
+        Annotated[dict[LOWER, int], Field(min_length=2)],
+        st.just({"a": 1, "b": 2}),
+    ),
     "frozenset": (frozenset[Color], st.frozensets(st.sampled_from(Color))),
     "deque": (Annotated[deque[int], Field(max_length=2)], st.lists(ints, max_size=2).map(deque)),
     "tuple": (tuple[int, dt.date], st.tuples(ints, st.dates())),

@@ -328,6 +328,30 @@ def test_a_type_that_pydantic_reads_from_no_json_is_an_invalid_request(schema: A
         resolve_schema(schema)
 
 
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (Annotated[str, Field(pattern="(")], "unclosed group"),
+        (Annotated[str, Field(pattern="a{,2}")], "repetition"),
+        (Annotated[int, Field(ge="a")], "coercible to an integer"),
+        (Annotated[int, Field(discriminator="kind")], "discriminator"),
+    ],
+    ids=["group", "count", "bound", "discriminator"],
+)
+def test_a_type_that_pydantic_cannot_build_is_an_invalid_request(schema: Any, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"cannot be used: .*{reason}"):
+        resolve_schema(schema)
+
+
+def test_a_bound_that_one_kind_of_a_union_cannot_meet_is_an_output_that_is_not_valid() -> None:
+    target = resolve_schema(Annotated[int | str, Field(gt=3)])
+    assert target.validate("5") == 5
+    for text in ("2", '"a"'):
+        with pytest.raises(OutputInvalid):
+            target.validate(text)
+    assert target.unheld
+
+
 def test_a_union_leaves_out_what_pydantic_reads_from_no_json() -> None:
     assert resolve_schema(Literal["a", b"b"]).json_schema == {"const": "a", "type": "string"}
     assert resolve_schema(int | Corner).json_schema == {"type": "integer"}
