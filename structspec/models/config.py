@@ -12,6 +12,10 @@ from structspec.errors import InvalidRequest, ModelError
 LLAMA_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 
 
+class BeyondFastPath(ModelError):
+    """Of the llama family, but with something that only transformers' code computes."""
+
+
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
     """The rotary embedding: its base, and how its frequencies are stretched.
@@ -30,7 +34,7 @@ class RopeConfig:
 
     def __post_init__(self) -> None:
         if self.kind not in ("default", "linear", "llama3", "factors"):
-            raise ModelError(
+            raise BeyondFastPath(
                 f"rope scaling {self.kind!r} is not supported; default, linear and llama3 are"
             )
 
@@ -80,21 +84,13 @@ def limited(config: _Config, max_model_len: int | None) -> _Config:
     return replace(config, max_model_len=max_model_len)
 
 
-def check_architecture(architecture: str) -> None:
-    """Raise ModelError unless this architecture is of the llama family."""
-    if architecture not in LLAMA_ARCHITECTURES:
-        raise ModelError(
-            f"the architecture {architecture!r} is not supported here; "
-            f"{', '.join(LLAMA_ARCHITECTURES)} are"
-        )
-
-
 def config_from_json(data: Mapping[str, Any]) -> LlamaConfig:
-    """From the content of a config.json; raises ModelError where it asks for what is not here."""
+    """From the content of a config.json; raises BeyondFastPath for what our network does not do."""
     architecture = str(data.get("model_type", "without a model_type"))
-    check_architecture(architecture)
+    if architecture not in LLAMA_ARCHITECTURES:
+        raise BeyondFastPath(f"{architecture!r} is not of the llama family")
     if (activation := data.get("hidden_act", "silu")) not in ("silu", "swish"):
-        raise ModelError(f"the activation {activation!r} is not supported; silu is")
+        raise BeyondFastPath(f"the activation {activation!r} is not supported; silu is")
     try:
         num_heads = data["num_attention_heads"]
         return LlamaConfig(
@@ -134,7 +130,7 @@ def _rope(data: Mapping[str, Any]) -> RopeConfig:
     # Newer files keep everything in `rope_parameters`, older ones in two places.
     scaling = data.get("rope_parameters") or data.get("rope_scaling") or {}
     if scaling.get("partial_rotary_factor", data.get("partial_rotary_factor", 1.0)) != 1.0:
-        raise ModelError("rotating only a part of each head is not supported")
+        raise BeyondFastPath("rotating only a part of each head is not supported")
     given = {
         "theta": scaling.get("rope_theta", data.get("rope_theta")),
         "kind": scaling.get("rope_type", scaling.get("type")),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from structspec.errors import ModelError
-from structspec.models.config import LlamaConfig, RopeConfig, check_architecture
+from structspec.models.config import LLAMA_ARCHITECTURES, LlamaConfig, RopeConfig
 from structspec.models.gguf_file import GgufFile
 
 TOP_NAMES = {
@@ -35,7 +35,11 @@ def config_from_gguf(file: GgufFile) -> LlamaConfig:
     """The model's shape; raises ModelError for an architecture that is not supported."""
     metadata = file.metadata
     architecture = str(metadata.get("general.architecture"))
-    check_architecture(architecture)
+    if architecture not in LLAMA_ARCHITECTURES:
+        raise ModelError(
+            f"the architecture {architecture!r} is not supported in a GGUF file;"
+            f" {', '.join(LLAMA_ARCHITECTURES)} are"
+        )
     fields = {
         key.removeprefix(f"{architecture}."): value
         for key, value in metadata.items()

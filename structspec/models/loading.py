@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ import torch
 
 from structspec.errors import ModelError, ModelNotFound
 from structspec.models.config import (
-    LLAMA_ARCHITECTURES,
+    BeyondFastPath,
     ModelConfig,
     config_from_json,
     limited,
@@ -30,6 +31,8 @@ from structspec.models.llama import Llama
 from structspec.models.network import Network
 from structspec.models.tokenizer import Tokenizer
 from structspec.tokenizer_files import read_json
+
+logger = logging.getLogger("structspec")
 
 LoadFormat = Literal["auto", "dummy"]
 
@@ -144,15 +147,16 @@ def _plan_folder(
     max_model_len: int | None,
     is_dummy: bool,
 ) -> _Plan:
-    data = read_json(folder / "config.json")
-    if data.get("model_type") in LLAMA_ARCHITECTURES:
-        config = limited(config_from_json(data), max_model_len)
-        weights = DummyWeights(config, dtype, device) if is_dummy else SafetensorsWeights(folder)
-        return _Plan(config, partial(Llama, config, weights, dtype, device))
-    settings = read_settings(folder)
-    shape = fitting_shape(settings, max_model_len)
-    source = None if is_dummy else folder
-    return _Plan(shape, partial(load_network, settings, source, shape, dtype, device))
+    try:
+        config = limited(config_from_json(read_json(folder / "config.json")), max_model_len)
+    except BeyondFastPath as reason:
+        logger.info("%s runs with transformers' code, which is slower: %s", folder.name, reason)
+        settings = read_settings(folder)
+        shape = fitting_shape(settings, max_model_len)
+        source = None if is_dummy else folder
+        return _Plan(shape, partial(load_network, settings, source, shape, dtype, device))
+    weights = DummyWeights(config, dtype, device) if is_dummy else SafetensorsWeights(folder)
+    return _Plan(config, partial(Llama, config, weights, dtype, device))
 
 
 def load_tokenizer(model: str | Path) -> Tokenizer:

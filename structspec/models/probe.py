@@ -59,8 +59,8 @@ def probe(config: Any) -> Probed:
         return _probed(config, _trace(config))
     except Unfit as unfit:
         raise ModelError(
-            f"the architecture {config.model_type!r} is not supported: it {unfit}. The llama family"
-            " is, and decoder-only models of transformers with plain softmax attention"
+            f"the architecture {config.model_type!r} is not supported: it {unfit}. Supported"
+            " are decoder-only models with plain softmax attention"
         ) from unfit.__cause__
 
 

@@ -31,22 +31,28 @@ from tests.models.reference import (
 IDS = random_ids(100, TINY_VOCAB_SIZE)
 SCATTERED = [17, 3, 11, 0, 8, 5, 14]  # blocks of one request, in no order
 
+YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0}
+YARN["original_max_position_embeddings"] = 32
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 
 # What sets each apart from a llama.
 TINY_MODELS = [
-    pytest.param(("gpt2", {}), id="gpt2-learned-positions"),
+    pytest.param(("gpt2", {"tie_word_embeddings": True}), id="gpt2-learned-positions-tied"),
     pytest.param(("gpt_bigcode", {}), id="gpt_bigcode-one-kv-head"),
     pytest.param(("gpt_neox", {}), id="gpt_neox-parallel-partial-rotary"),
     pytest.param(("glm", {"head_dim": 16}), id="glm-interleaved-rotary"),
     pytest.param(("opt", {"ffn_dim": 80, "word_embed_proj_dim": 48}), id="opt-positions-offset"),
     pytest.param(("phi", {}), id="phi-biases-everywhere"),
     pytest.param(("phi3", {}), id="phi3-joint-qkv"),
-    pytest.param(("gemma", {"head_dim": 16}), id="gemma-wide-heads"),
+    pytest.param(
+        ("gemma", {"head_dim": 16, "tie_word_embeddings": True}), id="gemma-wide-heads-tied"
+    ),
     pytest.param(("olmo2", {}), id="olmo2-norms-behind"),
     pytest.param(("granite", {"attention_multiplier": 0.5}), id="granite-own-scale"),
     pytest.param(("cohere", {"logit_scale": 1.0}), id="cohere-parallel"),
     pytest.param(("starcoder2", {}), id="starcoder2-layer-norms"),
+    pytest.param(("llama", {"hidden_act": "gelu"}), id="llama-gelu"),
+    pytest.param(("qwen2", {"rope_parameters": YARN}), id="qwen2-yarn"),
     pytest.param(("qwen3_moe", EXPERTS | {"moe_intermediate_size": 32}), id="qwen3_moe-experts"),
 ]
 
