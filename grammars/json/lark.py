@@ -11,7 +11,7 @@ from structspec.grammars.json.arrays import ArrayWriter
 from structspec.grammars.json.expand import Expander
 from structspec.grammars.json.layout import Layout, make_layout
 from structspec.grammars.json.listed import list_values
-from structspec.grammars.json.numbers import json_schema_of, number_body, simplified
+from structspec.grammars.json.numbers import multiples_body, number_body, simplified
 from structspec.grammars.json.objects import ObjectWriter
 from structspec.grammars.json.plan import Plan
 from structspec.grammars.json.productive import Part, Productive, find_productive
@@ -193,13 +193,14 @@ class _Writer:
 
     def _number(self, number: Number) -> str:
         number = simplified(number)
-        if number.multiple is not None:
-            if (schema := json_schema_of(number)) is not None:
-                return self.lark.rule(f"%json {schema}")
-            self.losses.add(Finding("#", "multipleOf", "not part of the mask in this combination"))
         # to the letter of JSON Schema, 1.0 and 1e2 are integers
         is_strict = number.is_integer is True and self.is_integer_spelled
         is_lenient = not self.constraint.closed and not is_strict
+        if number.multiple is not None and number.values is None:
+            body = multiples_body(number, is_lenient=is_lenient)
+            if body is not None:
+                return self.lark.rule(body)
+            self.losses.add(Finding("#", "multipleOf", "not part of the mask in this combination"))
         return self.lark.terminal(number_body(number, is_lenient=is_lenient))
 
     def _choices(self, goal: Goal) -> tuple[str, ...] | None:

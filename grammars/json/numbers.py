@@ -15,8 +15,8 @@ from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
-from structspec.grammars.json.ranges import digits_of, range_bodies
-from structspec.grammars.json.shapes import Number
+from structspec.grammars.json.ranges import MAX_EXACT, digits_of, is_float, other_than, range_bodies
+from structspec.grammars.json.shapes import Limit, Number
 
 _WHOLE = "(0|[1-9][0-9]*)"
 _FRACTION = r"(\.[0-9]+)?"
@@ -46,16 +46,19 @@ _MANTISSA = r"[1-9](\.[0-9]+)?[eE]"
 def number_body(number: Number, *, is_lenient: bool) -> str:
     """The body of a Lark terminal for these numbers, `multiple` left out."""
     if number.values is not None:
-        return _values(number.values, is_lenient=is_lenient)
+        has_zeros = is_lenient or (number.multiple is not None and not number.is_integer)
+        return _values(number.values, is_lenient=has_zeros)
     parts = [_kind(number, is_lenient=is_lenient)]
     has_floats = is_lenient or not number.is_integer
     if number.lower is not None:
         parts += range_bodies(number.lower, is_lower=True, has_floats=has_floats)
     if number.upper is not None:
         parts += range_bodies(number.upper, is_lower=False, has_floats=has_floats)
-    if number.excluded:
-        every = _values(tuple(sorted(number.excluded)), is_lenient=True)
-        parts.append(f"~({every})")
+    excluded = sorted(value for value in number.excluded if has_floats or value.denominator == 1)
+    if excluded and has_floats:
+        parts.append(other_than(excluded))
+    elif excluded:
+        parts.append(f"~(/{'|'.join(map(str, excluded))}/)")
     is_open = number.lower is None or number.upper is None
     if is_open and "[eE]" in parts[0] and parts[0] is not _ANY:
         parts.append(f"/{_FINITE}/")
@@ -73,7 +76,7 @@ def simplified(number: Number) -> Number:
     values = multiples_in_range(number, step, _MAX_LISTED)
     if values is None:
         return number
-    return Number(number.is_integer, values=values, losses=number.losses)
+    return Number(number.is_integer, multiple=step, values=values, losses=number.losses)
 
 
 def multiples_in_range(number: Number, step: Fraction, limit: int) -> tuple[Fraction, ...] | None:
@@ -104,24 +107,45 @@ def has_number(number: Number) -> bool:
     return any(number.has((first + n) * step) for n in range(num_tried + 1))
 
 
-def json_schema_of(number: Number) -> str | None:
-    """The same as a schema that llguidance holds, for multiples; None where there is none."""
+def multiples_body(number: Number, *, is_lenient: bool) -> str | None:
+    """The body of a rule for multiples, which llguidance alone holds; None where it does not.
+
+    Whole ones may have zeros behind the point, as far as floats hold all of them.
+    """
     step = number.multiple
     if step is None or number.excluded or number.is_integer is False:
         return None
     if step.numerator > _MAX_MULTIPLE or step.denominator > _MAX_PLACES:
         return None
-    if any(limit and abs(limit.value) > _MAX_LIMIT for limit in (number.lower, number.upper)):
+    low, high = _end(number.lower, step, sign=-1), _end(number.upper, step, sign=1)
+    if any(end is not None and abs(end) > _MAX_LIMIT for end in (low, high)):
         return None
-    schema: dict[str, object] = {"type": "integer" if number.is_integer else "number"}
-    for limit, closed, opened in (
-        (number.lower, "minimum", "exclusiveMinimum"),
-        (number.upper, "maximum", "exclusiveMaximum"),
-    ):
-        if limit is not None:
-            schema[opened if limit.is_open else closed] = _plain(limit.value)
-    schema["multipleOf"] = _plain(step)
-    return json.dumps(schema)
+    kind = "integer" if number.is_integer else "number"
+    bodies = [_multiples(kind, step, low, high)]
+    if is_lenient or not number.is_integer:
+        whole = Fraction(step.numerator)  # all multiples of the step that are whole are its own
+        most = MAX_EXACT // whole * whole
+        low, high = _end(number.lower, whole, sign=-1), _end(number.upper, whole, sign=1)
+        low = -most if low is None else max(low, -most)
+        high = most if high is None else min(high, most)
+        bodies += [rf"{_multiples('integer', whole, low, high)} /\.0+/"] if low <= high else []
+        bodies += [r"/-0(\.0+)?/"] if low <= 0 <= high else []
+    return " | ".join(bodies)
+
+
+def _end(limit: Limit | None, step: Fraction, *, sign: int) -> Fraction | None:
+    """The last multiple up to a limit (from it on: sign -1); llguidance fails on other limits."""
+    if limit is None:
+        return None
+    last = sign * limit.value // step * step
+    return sign * (last - step if limit.is_open and last == sign * limit.value else last)
+
+
+def _multiples(kind: str, step: Fraction, low: Fraction | None, high: Fraction | None) -> str:
+    schema: dict[str, object] = {"type": kind, "multipleOf": _plain(step)}
+    schema |= {} if low is None else {"minimum": _plain(low)}
+    schema |= {} if high is None else {"maximum": _plain(high)}
+    return f"%json {json.dumps(schema)}"
 
 
 def _plain(value: Fraction) -> int | float:
@@ -129,24 +153,20 @@ def _plain(value: Fraction) -> int | float:
 
 
 def _kind(number: Number, *, is_lenient: bool) -> str:
-    is_ranged = number.lower is not None or number.upper is not None
+    is_bound = number.lower is not None or number.upper is not None or bool(number.excluded)
     if number.is_integer is False:
-        return f"/-?({_fractional(has_exponents=not number.excluded)})/"
+        return f"/-?({_fractional()})/"
     if number.is_integer:
         if not is_lenient:
             return "/-?[1-9][0-9]*|0/"
-        if number.excluded:
-            return rf"/-?{_WHOLE}(\.0+)?/"
-        exponent = "" if is_ranged else r"([eE]\+?[0-9]+)?"
+        exponent = "" if is_bound else r"([eE]\+?[0-9]+)?"
         return rf"/-?({_WHOLE}(\.0+)?{exponent}|{_WHOLE_POWERS})/"
-    if number.excluded:  # in the spellings that are excluded too
-        return f"/-?{_WHOLE}{_FRACTION}/"
-    if not is_ranged:
+    if not is_bound:
         return _ANY
     return f"/-?({_WHOLE}{_FRACTION}|{_MANTISSA}[+-]?[0-9]+)/"
 
 
-def _fractional(*, has_exponents: bool) -> str:
+def _fractional() -> str:
     """Numbers without a sign that are not whole, and as floats are not either.
 
     In 16 digits a float tells them from the nearest integers; 1.9999999999999999 is 2.
@@ -154,8 +174,7 @@ def _fractional(*, has_exponents: bool) -> str:
     forms = [rf"0\.({_between_integers(16, num_zeros=30)})"]
     for places in range(1, 16):
         forms.append(rf"[1-9][0-9]{{{15 - places}}}\.({_between_integers(places, places - 1)})")
-    if has_exponents:
-        forms.append(rf"{_MANTISSA}-0*([2-9]|[1-9][0-9])")
+    forms.append(rf"{_MANTISSA}-0*([2-9]|[1-9][0-9])")
     return "|".join(forms)
 
 
@@ -180,13 +199,14 @@ def _values(values: tuple[Fraction, ...], *, is_lenient: bool) -> str:
 def _spellings(value: Fraction, *, is_lenient: bool) -> list[str]:
     sign = "-" if value < 0 else ""
     whole, behind = digits_of(abs(value))
-    forms = []
     if behind:
-        forms.append(rf"{sign}{whole}\.{behind}" + ("0*" if is_lenient else ""))
+        forms = [rf"{sign}{whole}\.{behind}" + ("0*" if is_lenient else "")]
+    elif not is_float(value):  # a point or an exponent would make it another number
+        return [f"{sign}{whole}"]
     else:
         sign = "-?" if is_lenient and value == 0 else sign
-        forms.append(rf"{sign}{whole}" + (r"(\.0+)?" if is_lenient else ""))
-    written = json.dumps(_plain(value) if behind else float(value))
+        forms = [rf"{sign}{whole}" + (r"(\.0+)?" if is_lenient else "")]
+    written = json.dumps(float(value))
     if "e" in written:
         forms.append(written.replace("+", r"\+").replace(".", r"\."))
     return forms

@@ -10,6 +10,7 @@ from structspec.constraint import escape
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Finding
 from structspec.grammars.formats import INEXACT, format_regex
+from structspec.grammars.json.ranges import MAX_EXACT
 from structspec.grammars.json.shapes import (
     ANY_SHAPES,
     ANYTHING,
@@ -112,8 +113,9 @@ def other_types(types: frozenset[str]) -> Iterator[Shape]:
 
 
 def number(value: float | int) -> Fraction:
-    """A JSON number as it was written: 0.1 is a tenth."""
-    return Fraction(str(value))
+    """A JSON number as it was written: 0.1 is a tenth; beyond 2**53 a float is what it holds."""
+    is_whole = isinstance(value, int) or abs(value) > MAX_EXACT
+    return Fraction(value) if is_whole else Fraction(str(value))
 
 
 def limits(schema: dict[str, Any]) -> tuple[Limit | None, Limit | None]:

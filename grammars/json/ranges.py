@@ -2,13 +2,14 @@
 
 A text belongs to a range if its decimal does, and the float that is read from it as well: 17 nines
 behind the point are less than 1, but read as 1.0. Decimals that end at a float below the limit
-read as such.
+read as such. Beyond 2**53, where most integers are no floats, integers are compared as they are
+written and all other texts by the nearest float that belongs to the range.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -17,7 +18,7 @@ from structspec.grammars.json.shapes import Limit
 _FRACTION = r"(\.[0-9]+)?"
 _INTEGER = "-?[0-9]+"
 _FLOAT = r"-?[0-9]+(\.[0-9]+([eE].*)?|[eE].*)"
-_MAX_EXACT = 2**53  # up to here every integer is a float
+MAX_EXACT = 2**53  # up to here every integer is a float
 # so many zeros, or such an exponent, that a float has the number and not zero in its place
 _NUM_ZEROS = 300
 _ABOVE_ZERO = (
@@ -29,18 +30,60 @@ _ABOVE_ZERO = (
 def range_bodies(limit: Limit, *, is_lower: bool, has_floats: bool) -> Iterator[str]:
     """Lark terminals whose intersection is one end of a range."""
     end = _at_least if is_lower else _at_most
-    yield f"/{end(limit)}/"
-    exact = Fraction(float(limit.value))  # integers are compared with the float that is the limit
-    if abs(exact) > _MAX_EXACT and (exact > limit.value if is_lower else exact < limit.value):
-        yield f"/{_FLOAT}|{end(Limit(exact, limit.is_open))}/"
-    if limit.is_open and limit.value and has_floats:  # integers stay as exact as they are written
-        nearest = math.nextafter(float(limit.value), math.inf if is_lower else -math.inf)
+    is_large = abs(limit.value) > MAX_EXACT
+    yield f"/{_FLOAT}|{end(limit)}/" if is_large else f"/{end(limit)}/"
+    if has_floats and (is_large or (limit.is_open and limit.value)):
+        nearest = _float_beside(limit, is_up=is_lower)
         floats = "" if math.isinf(nearest) else f"|{end(Limit(Fraction(repr(nearest))))}"
         yield f"/{_INTEGER}{floats}/"
 
 
+def other_than(values: Sequence[Fraction]) -> str:
+    """A Lark terminal for all numbers but these, in order, and but those that are read as one.
+
+    For floats it is a list of gaps: of as many terminals that each leave one out the intersection
+    would take time without end.
+    """
+    whole = "|".join("-?0" if v == 0 else str(v) for v in values if v.denominator == 1)
+    gaps, low = [], ""
+    for value in filter(is_float, values):
+        high, above = (_beside(value, is_up=is_up) for is_up in (False, True))
+        gaps += [f"(/{low}/ & /{high}/)" if low else f"/{high}/"] if high else []
+        low = above
+    gaps += [f"/{low}/"] if low else []
+    floats = f"(/{_INTEGER}/ | {' | '.join(gaps)})" if gaps else f"/{_INTEGER}|{_FLOAT}/"
+    return f"{floats} & ~(/{whole}/)" if whole else floats
+
+
+def _beside(value: Fraction, *, is_up: bool) -> str:
+    """What is read as a float above, or below, the one that holds a value; "" for none."""
+    end = _at_least if is_up else _at_most
+    if value == 0:
+        return end(Limit(value, is_open=True))
+    nearest = math.nextafter(float(value), math.inf if is_up else -math.inf)
+    return "" if math.isinf(nearest) else end(Limit(Fraction(repr(nearest))))
+
+
+def is_float(value: Fraction) -> bool:
+    """Whether a float holds it; of those that are not whole, each that was written is one."""
+    return value.denominator != 1 or Fraction(float(value)) == value
+
+
+def _float_beside(limit: Limit, *, is_up: bool) -> float:
+    """The float in a range that is nearest to its limit; infinite where there is none."""
+    nearest = float(limit.value)
+    # what is not whole was read from this float
+    held = Fraction(nearest) if limit.value.denominator == 1 else limit.value
+    is_outside = held < limit.value if is_up else held > limit.value
+    if is_outside or (limit.is_open and held == limit.value):
+        return math.nextafter(nearest, math.inf if is_up else -math.inf)
+    return nearest
+
+
 def digits_of(value: Fraction) -> tuple[str, str]:
     """The digits before and behind the point of a number from 0 up that has finitely many."""
+    if value.denominator == 1:
+        return str(value.numerator), ""
     with localcontext() as context:
         context.prec = 2000
         text = format(Decimal(value.numerator) / Decimal(value.denominator), "f")

@@ -12,10 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from structspec.constraint import JsonSchema
+from structspec.errors import GrammarError
 from tests.fuzz.judge import accepts
 from tests.grammars.cases import backend
 
-LIMITS = (0, 1, -1, 0.5, 2.5, 9.99, 10, 1000, 999, 1e20, 1.5e20, 1e-5, 0.1, 123.456, 1e-7, 5e300)
+SMALL = (0, 1, -1, 0.5, 2.5, 9.99, 10, 1000, 999, 1e-5, 0.1, 123.456, 1e-7)
+# integers of which most are no floats, and floats that hold another integer than is written
+LARGE = (1e20, 1.5e20, 7e23, 5e300, 2**53 + 1, 10**17 + 1, 3 * 10**23, 7 * 10**23, 3 * 10**25)
+LIMITS = (*SMALL, *LARGE)
 COMPARED = {
     "minimum": lambda value, limit: value >= limit,
     "maximum": lambda value, limit: value <= limit,
@@ -37,9 +41,13 @@ def ranged(type_name, keyword, limit, closed):
 
 
 def conforms(text, keyword, limit):
-    """Whether the decimal and the number that Python reads are both on the right side."""
+    """Whether the number that Python reads is on the right side, and beside small limits the
+    decimal too.
+    """
     holds = COMPARED[keyword]
-    return holds(Fraction(text), Fraction(str(limit))) and holds(json.loads(text), limit)
+    is_near = limit in SMALL or -limit in SMALL
+    is_decimal = not is_near or holds(Fraction(text), Fraction(str(limit)))
+    return is_decimal and holds(json.loads(text), limit)
 
 
 @st.composite
@@ -119,3 +127,80 @@ def test_an_integer_may_have_an_exponent_that_leaves_it_whole(value, places, pow
     is_whole = Fraction(text).denominator == 1
     is_within = not is_ranged or abs(Fraction(text)) <= 10**7
     assert accepts(grammar, text) == (is_whole and is_within), text
+
+
+NUMBERS = (0, 3, -7, 4, 0.5, 1e-7, 5e-324, 1e16, 1e23, 2**53 + 1, 10**17 + 1, -(10**22), 1.5e300)
+ZEROS = ("", ".0", ".000", "e0")
+
+
+def spellings(value, data):
+    """As Python writes it, and so with what may follow a whole number."""
+    text = json.dumps(value)
+    return text + (data.draw(st.sampled_from(ZEROS)) if isinstance(value, int) else "")
+
+
+@SETTINGS
+@given(st.sampled_from(NUMBERS), st.sampled_from(("number", "integer")), st.booleans(), st.data())
+def test_all_numbers_but_one_are_those_that_are_not_read_as_it(one, type_name, closed, data):
+    grammar = compiled(json.dumps({"type": type_name, "not": {"const": one}}), closed)
+    assert grammar.report.exact
+    value = data.draw(near(one) | st.just(one) | st.sampled_from(NUMBERS) | st.integers())
+    text = spellings(value, data)
+    read = json.loads(text)
+    is_right = read != one and (type_name == "number" or read % 1 == 0)
+    if not is_right:
+        assert not accepts(grammar, text), text
+    elif type_name == "number" or text.lstrip("-").isdigit() or (not closed and text[-2:] != "e0"):
+        assert accepts(grammar, text) or text[-2:] == "e0", text
+
+
+@SETTINGS
+@given(st.sampled_from(NUMBERS), st.booleans(), st.data())
+def test_a_listed_number_is_taken_only_in_spellings_that_are_read_as_it(one, closed, data):
+    grammar = compiled(json.dumps({"enum": [one, "x"]}), closed)
+    assert accepts(grammar, json.dumps(one))
+    text = spellings(data.draw(st.sampled_from((one, *NUMBERS))), data)
+    if accepts(grammar, text):
+        assert json.loads(text) == one, text
+    elif not closed and json.loads(text) == one:
+        assert "e0" in text, text
+
+
+@SETTINGS
+@given(
+    st.sampled_from((1, 3, 7, 10, 0.5, 2.5, 0.01, 9999)),
+    st.fixed_dictionaries(
+        {}, optional={key: st.sampled_from((*LIMITS, 1e-300, 5e-324)) for key in COMPARED}
+    ),
+    st.sampled_from(("number", "integer")),
+    st.booleans(),
+    st.data(),
+)
+@example(7, {"exclusiveMinimum": 5e-324}, "number", True, None)
+@example(0.5, {"minimum": 1e-300}, "number", True, None)
+@example(3, {}, "number", True, None)
+def test_multiples_may_be_written_as_floats_as_far_as_floats_hold_them(
+    step, bounds, type_name, closed, data
+):
+    try:
+        grammar = compiled(json.dumps({"type": type_name, "multipleOf": step, **bounds}), closed)
+    except GrammarError as error:
+        assert error.pointer == "#"
+        return
+    number = 14 if data is None else data.draw(st.integers(-(10**4), 10**4) | st.integers())
+    value = Fraction(str(step)) * number
+    held = all(COMPARED[key](value, Fraction(limit)) for key, limit in bounds.items())
+    if value.denominator == 1:
+        whole, has_float = str(value), type_name == "number" or not closed
+        is_held = abs(value) <= 2**53
+        if grammar.report.exact:
+            assert accepts(grammar, whole) == held
+            assert accepts(grammar, whole + ".0") == (held and has_float and is_held), whole
+            assert not accepts(grammar, str(value + 1) + ".0") or Fraction(str(step)) <= 1
+    elif grammar.report.exact and -(10**15) < value < 10**15:
+        assert accepts(grammar, json.dumps(float(value))) == (held and type_name == "number")
+
+
+def test_a_zero_may_be_negative_also_as_a_multiple():
+    grammar = compiled(json.dumps({"type": "integer", "multipleOf": 10}), False)
+    assert all(accepts(grammar, text) for text in ("-0", "-0.0", "0.0", "0"))
