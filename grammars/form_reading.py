@@ -1,7 +1,7 @@
 """Reading a finished text by a form: where its JSON stands, and whether all of it may be right.
 
-A text may be read in several ways; it is right if it is in one of them. Ends of a part are found
-as sets, each part at each place once.
+A text may be read in several ways; it is right if it is in one of them. A part is read from all the
+places at once that it may begin at, so that many ways cost little more than one.
 """
 
 from __future__ import annotations
@@ -39,86 +39,72 @@ def is_readable(form: Form) -> bool:
 
 def reads(form: Form, text: str, is_right: IsRight) -> bool:
     """Whether a text of the form is right in one of its readings."""
-    return len(text) in _Reader(text, is_right).ends(form, 0)
+    return len(text) in _Reader(text, is_right).ends(form, frozenset([0]))
 
 
 @dataclass(slots=True)
 class _Reader:
     text: str
     is_right: IsRight
-    _known: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
+    _known: dict[tuple[Json, int], tuple[int, ...]] = field(default_factory=dict)
 
-    def ends(self, form: Form, start: int) -> frozenset[int]:
-        """Where a part may end that begins at `start`."""
-        key = (id(form), start)
-        if key not in self._known:
-            self._known[key] = frozenset(self._ends(form, start))
-        return self._known[key]
-
-    def _ends(self, form: Form, start: int) -> Iterator[int] | frozenset[int]:
+    def ends(self, form: Form, starts: frozenset[int]) -> frozenset[int]:
+        """Where a part may end that begins at one of `starts`."""
         match form:
             case Text(text) | Marker(text):
-                return iter([start + len(text)] if self.text.startswith(text, start) else [])
+                length = len(text)
+                return frozenset(s + length for s in starts if self.text.startswith(text, s))
             case Json():
-                return self._json(form, start)
+                return frozenset(end for start in sorted(starts) for end in self._json(form, start))
             case AnyText():
-                return iter(range(start, self._limit(form, start) + 1))
+                return frozenset(self._free(form, starts))
             case Pattern(pattern):
-                return match_ends(read_regex(pattern), self.text, start)
+                return frozenset(match_ends(read_regex(pattern), self.text, starts))
             case Either(parts):
-                return frozenset[int]().union(*(self.ends(part, start) for part in parts))
+                return frozenset[int]().union(*(self.ends(part, starts) for part in parts))
             case Sequence(parts):
-                return self._row(parts, start)
+                for part in parts:
+                    starts = self.ends(part, starts)
+                return starts
             case Repeat():
-                return self._repeat(form, start)
+                return self._repeat(form, starts)
             case Cfg():
                 raise AssertionError("a grammar inside is not read")
 
-    def _row(self, parts: tuple[Form, ...], start: int) -> frozenset[int]:
-        places = frozenset([start])
-        for index, part in enumerate(parts):
-            following = parts[index + 1] if index + 1 < len(parts) else None
-            if isinstance(part, AnyText) and isinstance(following, Text | Marker):
-                # only ends that the next part can go on from: free text has one at every character
-                places = frozenset(e for p in places for e in self._until(part, following, p))
-            else:
-                places = frozenset(e for p in places for e in self.ends(part, p))
-        return places
+    def _free(self, form: AnyText, starts: frozenset[int]) -> Iterator[int]:
+        """Every place that free text reaches, each once."""
+        found = dict.fromkeys(form.excludes, -1)  # the next of each from the start that is tried
+        first = 0
+        for start in sorted(starts):
+            last = len(self.text)
+            if form.max_chars is not None:
+                last = min(last, start + form.max_chars)
+            for excluded, place in found.items():
+                if place < start:
+                    place = self.text.find(excluded, start)
+                    found[excluded] = len(self.text) + 1 if place < 0 else place
+                last = min(last, found[excluded] + len(excluded) - 1)
+            yield from range(max(first, start), last + 1)
+            first = max(first, last + 1)
 
-    def _until(self, part: AnyText, following: Text | Marker, start: int) -> Iterator[int]:
-        wanted = following.text if isinstance(following, Text) else following.name
-        limit = self._limit(part, start)
-        end = self.text.find(wanted, start)
-        while 0 <= end <= limit:
-            yield end
-            end = self.text.find(wanted, end + 1)
-
-    def _limit(self, part: AnyText, start: int) -> int:
-        """The last place that free text from `start` on may end at."""
-        limits = [len(self.text)]
-        if part.max_chars is not None:
-            limits.append(start + part.max_chars)
-        for excluded in part.excludes:
-            found = self.text.find(excluded, start)
-            if found >= 0:
-                limits.append(found + len(excluded) - 1)
-        return min(limits)
-
-    def _repeat(self, form: Repeat, start: int) -> frozenset[int]:
-        places = frozenset([start])
+    def _repeat(self, form: Repeat, starts: frozenset[int]) -> frozenset[int]:
+        places, count = starts, 0
         found = places if form.minimum == 0 else frozenset[int]()
-        seen: set[int] = set()
-        count = 0
         while places and (form.maximum is None or count < form.maximum):
-            places = frozenset(end for place in places for end in self.ends(form.part, place))
+            places = self.ends(form.part, places)
             count += 1
             if count >= form.minimum:
-                places -= seen  # what went on from there has been found
-                seen |= places
+                places -= found  # what goes on from there has been found
                 found |= places
         return found
 
-    def _json(self, form: Json, start: int) -> Iterator[int]:
+    def _json(self, form: Json, start: int) -> tuple[int, ...]:
+        key = (form, start)
+        if key not in self._known:
+            self._known[key] = tuple(self._json_ends(form, start))
+        return self._known[key]
+
+    def _json_ends(self, form: Json, start: int) -> Iterator[int]:
         end = json_end(self.text, start)
         if end is None:
             return

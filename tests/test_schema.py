@@ -334,7 +334,7 @@ def test_a_type_that_pydantic_reads_from_no_json_is_an_invalid_request(schema: A
         (Annotated[str, Field(pattern="(")], "unclosed group"),
         (Annotated[str, Field(pattern="a{,2}")], "repetition"),
         (Annotated[int, Field(ge="a")], "coercible to an integer"),
-        (Annotated[int, Field(discriminator="kind")], "discriminator"),
+        (Annotated[int, Field(discriminator="kind")], "discriminated"),
     ],
     ids=["group", "count", "bound", "discriminator"],
 )

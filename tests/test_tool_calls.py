@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from concurrent.futures import Future
 from typing import Any, get_args
 
@@ -29,7 +30,18 @@ from structspec import (
 from structspec.constraint import Envelope
 from structspec.generation import to_generation
 from structspec.grammars.envelopes import ENVELOPES
-from structspec.grammars.form import AnyText, Json, Pattern, Repeat, Text, either, sequence
+from structspec.grammars.form import (
+    AnyText,
+    Either,
+    Form,
+    Json,
+    Pattern,
+    Repeat,
+    Sequence,
+    Text,
+    either,
+    sequence,
+)
 from structspec.grammars.form_reading import reads
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.options import resolve_options
@@ -348,6 +360,55 @@ def test_a_text_is_read_by_a_form_in_every_way_there_is(name: str) -> None:
 
     assert all(reads(form, text, is_right) for text in right)
     assert not any(reads(form, text, is_right) for text in wrong)
+
+
+parts = st.sampled_from([Text("a"), Text("ab"), Pattern("a+b?"), Pattern("b*"), Text("")])
+free = st.builds(AnyText, st.sampled_from([(), ("b",), ("ab", "ca")]), st.none() | st.just(2))
+several = st.lists(st.deferred(lambda: forms), min_size=1, max_size=3)
+forms: st.SearchStrategy[Form] = st.one_of(
+    parts,
+    free,
+    several.map(lambda parts: Sequence(tuple(parts))),
+    several.map(lambda parts: Either(tuple(parts))),
+    st.builds(Repeat, st.deferred(lambda: forms), st.integers(0, 2), st.sampled_from([None, 2])),
+)
+
+
+def is_of(form: Form, text: str) -> bool:
+    """Whether a text is of a form, by trying every way to cut it."""
+    match form:
+        case Text(fixed):
+            return text == fixed
+        case Pattern(pattern):
+            return re.fullmatch(pattern, text) is not None
+        case AnyText(excludes, most):
+            return len(text) <= (most or 99) and not any(part in text for part in excludes)
+        case Either(parts):
+            return any(is_of(part, text) for part in parts)
+        case Sequence(()):
+            return text == ""
+        case Sequence((first, *others)):
+            cuts = range(len(text) + 1)
+            rest = Sequence(tuple(others))
+            return any(is_of(first, text[:cut]) and is_of(rest, text[cut:]) for cut in cuts)
+        case Repeat(part, least, most):  # what is empty may be left out, down to the minimum
+            counts = range(least, (max(least, len(text)) if most is None else most) + 1)
+            return any(is_of(Sequence((part,) * count), text) for count in counts)
+    raise AssertionError(form)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(forms, st.text("abc", max_size=4))
+def test_a_text_is_read_as_trying_every_cut_of_it_would(form: Form, text: str) -> None:
+    assert reads(form, text, lambda *_: True) is is_of(form, text)
+
+
+def test_a_text_that_may_be_cut_in_many_ways_is_read_about_as_quickly_as_any() -> None:
+    digits = Pattern("[0-9,]+")
+    items = sequence(digits, Repeat(sequence(Text(","), digits)))
+    rows = sequence(*(sequence(AnyText(), Text("x")) for _ in range(4)), Text("y"))
+    assert reads(items, "1," * 20_000 + "1", lambda *_: True)
+    assert not reads(rows, "x" * 40_000, lambda *_: True)
 
 
 # as a request

@@ -8,7 +8,7 @@ states of a deterministic automaton, found as far as a text or a question needs 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -50,16 +50,19 @@ def matches(regex: Regex, text: str) -> bool:
     return state.is_nullable
 
 
-def match_ends(regex: Regex, text: str, start: int) -> Iterator[int]:
-    """Where the matches end that begin at `start`, from the shortest on."""
+def match_ends(regex: Regex, text: str, starts: Set[int]) -> Iterator[int]:
+    """Where the matches end that begin at one of `starts`, each once and in order."""
     automaton = _automaton(regex)
-    state = regex
-    for end in range(start, len(text) + 1):
-        if state.is_nullable:
+    first, last = min(starts, default=len(text) + 1), max(starts, default=0)
+    states: set[Regex] = set()
+    for end in range(first, len(text) + 1):
+        if end in starts:
+            states.add(regex)
+        if any(state.is_nullable for state in states):
             yield end
         if end < len(text):
-            state = automaton.step(state, ord(text[end]))
-        if state is NOTHING:
+            states = {automaton.step(state, ord(text[end])) for state in states} - {NOTHING}
+        if not states and end >= last:
             return
 
 
