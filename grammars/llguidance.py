@@ -17,7 +17,7 @@ from llguidance.numpy import (
     fill_next_token_bitmask_par_with_draft_tokens,
 )
 
-from structspec.constraint import Constraint, Regex, StructuralTag
+from structspec.constraint import Constraint, Grammar, Regex, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import (
     Bitmask,
@@ -86,12 +86,17 @@ class LLGuidanceBackend:
         try:
             grammar = LLGuidanceGrammar(self, lowered)
         except GrammarError as error:
-            if isinstance(constraint, Regex):  # its place is one in what is made of the pattern
-                reason = str(error).split("error: ")[-1].split(": ", 1)[-1]
-                raise UnsupportedConstraint(f"llguidance cannot hold the regex: {reason}") from None
             if isinstance(constraint, StructuralTag):
                 self._check_grammars_inside(constraint)
-            raise
+            is_regex = isinstance(constraint, Regex)
+            if isinstance(constraint, Grammar) or (error.line is None and not is_regex):
+                raise
+            # its place is one in what was made of the constraint
+            reason = str(error).split("error: ")[-1].split(": ", 1)[-1]
+            name, place = ("the regex", None) if is_regex else ("all of this", "#")
+            raise UnsupportedConstraint(
+                f"llguidance cannot hold {name}: {reason}", pointer=place
+            ) from None
         grammar.compile_ms = (time.perf_counter() - start) * 1e3
         return grammar
 

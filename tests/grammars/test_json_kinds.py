@@ -8,9 +8,11 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLMatcher
 
-from structspec.constraint import JsonSchema
-from structspec.errors import GrammarError
+from structspec.constraint import Choice, JsonSchema, Regex, Tools
+from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.llguidance_lowering import Lowered, lower
 from tests.fuzz.judge import accepts, spelled
 from tests.grammars.cases import backend
 
@@ -158,3 +160,20 @@ def test_a_pattern_may_find_the_empty_string(pattern):
     schema = {"type": "string", "pattern": pattern}
     assert takes(schema, "")
     assert takes(schema, "b") == (not (pattern.startswith("^") and pattern.endswith("$")))
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [JsonSchema({"type": "string"}), Tools(({"name": "f"},)), Choice(("a",)), Regex("a")],
+    ids=lambda constraint: type(constraint).__name__,
+)
+def test_a_place_in_what_was_made_of_a_constraint_is_none_of_its_own(constraint, monkeypatch):
+    broken = LLMatcher.grammar_from_lark("start: A\nA: /(/\n")
+    made = lower(constraint)
+    monkeypatch.setattr(
+        "structspec.grammars.llguidance.lower", lambda *_: Lowered(broken, made.report)
+    )
+    with pytest.raises(UnsupportedConstraint, match="llguidance cannot hold") as caught:
+        backend("bytes", "llguidance").compile(constraint)
+    assert (caught.value.line, caught.value.column) == (None, None)
+    assert caught.value.pointer == (None if isinstance(constraint, Regex) else "#")
