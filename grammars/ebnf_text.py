@@ -10,12 +10,13 @@ from structspec.grammars.cfg import place
 from structspec.grammars.regex import translate
 
 _STRING = r'"(?:\\.|[^"\\\n\r])*"'
+_NAME_START = r"(?<![\w.-])"  # names of rules have dots and dashes
 _PIECES = re.compile(
-    rf"""(?P<regex>\bRegex\s*\(\s*(?P<pattern>{_STRING})\s*\))
+    rf"""(?P<regex>{_NAME_START}Regex\s*\(\s*(?P<pattern>{_STRING})\s*\))
     |(?P<string>{_STRING})
     |(?P<class>\[(?:\\.|[^\]\\\n\r])*\])
     |\#[^\n\r]*
-    |\b(?P<macro>TagDispatch|TokenTagDispatch|Token|ExcludeToken|Substring)\s*\(
+    |{_NAME_START}(?P<macro>TagDispatch|TokenTagDispatch|Token|ExcludeToken|Substring)\s*\(
     |(?P<assertion>\(=)
     |(?P<count>\{{[^{{}}"\n\r]*\}})
     |(?P<open>["\[])

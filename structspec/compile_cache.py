@@ -44,6 +44,8 @@ class MemoryCache:
 
     def put(self, key: str, future: Future[CompiledGrammar], num_bytes: int) -> None:
         """Keep it, and forget those unused the longest until all fit; one too large is not kept."""
+        _, num_replaced = self._kept.pop(key, (None, 0))
+        self.num_bytes -= num_replaced
         if num_bytes > self._max_bytes:
             return
         self._kept[key] = future, num_bytes
@@ -125,7 +127,7 @@ def shrink(folder: Path, max_bytes: int) -> int:
     """
     entries: list[tuple[int, int, str]] = []
     for entry in os.scandir(folder):
-        if entry.name.endswith((_FINISHED, _UNFINISHED)):
+        if entry.name.endswith((_FINISHED, _UNFINISHED)) and not entry.is_dir():
             with suppress(FileNotFoundError):
                 status = entry.stat()
                 entries.append((status.st_mtime_ns, status.st_size, entry.path))

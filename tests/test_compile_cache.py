@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec import compile_cache
-from structspec.compile_cache import DiskCache
+from structspec.compile_cache import DiskCache, MemoryCache
 from structspec.compiler import GrammarCompiler
 from structspec.constraint import Choice, Constraint, JsonSchema, Regex
 from structspec.errors import CompileTimeout, InvalidRequest
@@ -224,6 +225,38 @@ def test_an_entry_larger_than_the_budget_is_not_written_and_displaces_nothing(tm
     cache.write("llguidance", "a", sized())
     cache.write("llguidance", "b", Packed(Report("llguidance"), b"x" * 3 * ENTRY, 1.0))
     assert kept(cache, "ab") == "a"
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12))), st.integers(0, 3), st.just(10)
+)
+def test_the_bytes_in_memory_are_those_of_what_is_kept(puts, max_grammars, max_bytes):
+    """The cache against a list: most recently used last."""
+    cache = MemoryCache(max_grammars, max_bytes)
+    kept: list[tuple[str, int]] = []
+    for name, num_bytes in puts:
+        cache.put(name, Future(), num_bytes)
+        kept = [one for one in kept if one[0] != name]
+        if num_bytes <= max_bytes:
+            kept.append((name, num_bytes))
+        while len(kept) > max_grammars or sum(size for _, size in kept) > max_bytes:
+            del kept[0]
+        assert cache.num_bytes == sum(size for _, size in kept)
+        assert [name for name in "abc" if name in cache._kept] == sorted(name for name, _ in kept)
+
+
+@pytest.mark.parametrize("suffix", [".grammar", ".grammar-part"])
+def test_a_folder_that_is_named_like_an_entry_stays_and_stops_nothing(tmp_path, suffix):
+    folder = tmp_path / f"x{suffix}"
+    folder.mkdir()
+    age(tmp_path, 60)
+    cache = disk(tmp_path, max_bytes=2 * ENTRY)
+    for name in "abcd":
+        cache.write("llguidance", name, sized())
+        age(tmp_path, 60)
+    assert "d" in kept(cache, "abcd") != "abcd"
+    assert folder.is_dir()
 
 
 def test_other_files_in_the_folder_stay_and_do_not_count(tmp_path):

@@ -97,6 +97,11 @@ def test_a_macro_that_speaks_of_more_than_text_is_refused_by_name(macro):
 
 
 RIGHT = {
+    **{
+        f'root ::= {name} ("\\\\d(")\n{name} ::= "x"': ("x\\d(", "x1(")
+        for macro in ("Regex", "Token", "ExcludeToken", "Substring", "TagDispatch")
+        for name in (f"my-{macro}", f"my.{macro}", f"my_{macro}", f"my{macro}")
+    },
     r'root ::= "a\0b\u0000" [\0-\x1f]': ("a\0b\0\x01", "a"),
     r'root ::= "\x41" "\x4" "\u00e9b"': ("A\x04éb", "A4éb"),
     'root ::= "a" # "\r\n  "b"\r\n': ("ab", "a"),
