@@ -49,7 +49,8 @@ class GrammarCompiler:
     on disk, where they may take `max_cache_dir_bytes`. After `timeout_s` of compiling the future
     gets CompileTimeout. What compiles in milliseconds does so in `num_threads` threads, everything
     else in at most `num_processes` other processes with `max_memory_bytes` each. Short constraints
-    go first.
+    go first. Threads do not follow through `os.fork`: a forked child must not use the parent's
+    compiler, nor what it compiled, but make its own.
     """
 
     def __init__(

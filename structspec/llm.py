@@ -29,7 +29,8 @@ class LLM:
     """A language model in this process whose output is what you ask for; thread-safe.
 
     `model` is a known name ("smollm2-135m"), a `.gguf` file, a folder with `config.json`,
-    safetensors and tokenizer, or a hub id. Calls from several threads are batched together.
+    safetensors and tokenizer, or a hub id. Calls from several threads are batched together; a child
+    made by `os.fork` must make its own, for threads do not follow it.
     Errors are StructspecErrors: InvalidRequest and GrammarError for what was asked,
     GenerationError, with the text and usage there are, for what came of it.
     """
