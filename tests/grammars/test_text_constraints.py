@@ -222,8 +222,8 @@ def test_a_malformed_grammar_is_refused_with_line_and_column(library, text, line
 
 def test_the_words_about_a_malformed_grammar_hold_no_place_in_the_librarys_source():
     with pytest.raises(GrammarError) as caught:
-        backend("bytes", "xgrammar").compile(Grammar("start: /a(?=b)/"))
-    assert "Lookahead" in str(caught.value) and ".cc" not in str(caught.value)
+        backend("bytes", "xgrammar").compile(Grammar("root ::= [z-a]"))
+    assert "Invalid character class" in str(caught.value) and ".cc" not in str(caught.value)
 
 
 @LIBRARIES
