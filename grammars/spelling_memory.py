@@ -28,7 +28,7 @@ import llvmlite.binding  # type: ignore[import-untyped]
 import numba
 import numpy as np
 
-from structspec.vocabulary import Vocabulary
+from structspec.vocabulary import Vocabulary, greedy_encoder
 
 logger = logging.getLogger("structspec")
 
@@ -52,10 +52,11 @@ _ASKED = ctypes.CFUNCTYPE(
 class SpellingMemory:
     """What one vocabulary's forced texts were spelled with; any thread may add to it."""
 
-    def __init__(self, encode_text: Callable[[str], list[int]], key: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, key: int) -> None:
         self.memory = np.zeros(_HEADER_SIZE + _NUM_GENERATIONS * _GENERATION_SIZE, np.int32)
         self.memory[:_HEADER_SIZE] = key, _HEADER_SIZE
-        self._encode_text = encode_text
+        self._encode_text = vocabulary.encode_text
+        self._token_bytes = vocabulary.token_bytes  # not the vocabulary: it is to end before this
         self._lock = threading.Lock()
         self._generation = 0
         self._end = _HEADER_SIZE + _NUM_SLOTS  # of the entries of the current generation
@@ -63,12 +64,18 @@ class SpellingMemory:
     def spell(self, data: bytes) -> list[int]:
         """The canonical tokens of a text, to be found by the compiled function from now on."""
         token_ids = self._encode_text(data.decode())
+        if b"".join(self._token_bytes[i] or b"" for i in token_ids) != data:
+            token_ids = self._spell_greedily(data.decode())  # a tokenizer that loses text
         if len(data) <= _LONGEST_KEPT:
             with self._lock:
                 slot = self._write(data, token_ids)
             with self._lock:  # what was written before is seen before what is written now
                 self.memory[slot[0]] = slot[1]
         return token_ids
+
+    @functools.cached_property
+    def _spell_greedily(self) -> Callable[[str], list[int]]:
+        return greedy_encoder(self._token_bytes)
 
     def _write(self, data: bytes, token_ids: list[int]) -> tuple[int, int]:
         """A new entry: its slot and its place."""
@@ -163,6 +170,6 @@ def spelling_function(vocabulary: Vocabulary) -> tuple[int, int]:
     Both hold for as long as the vocabulary does.
     """
     key = next(_keys)
-    memory = _memories[key] = SpellingMemory(vocabulary.encode_text, key)
+    memory = _memories[key] = SpellingMemory(vocabulary, key)
     weakref.finalize(vocabulary, _memories.pop, key, None).atexit = False  # threads may go on
     return int(memory.memory.ctypes.data), int(_compiled().address)

@@ -21,7 +21,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -38,7 +38,7 @@ from structspec.errors import (
 from structspec.grammars.base import CompiledGrammar, Packed
 from structspec.grammars.router import Backends, LibraryName, choose
 from structspec.settings import BackendName
-from structspec.vocabulary import Vocabulary
+from structspec.vocabulary import Vocabulary, greedy_encoder
 
 # Half of what a thread has: what can be compiled here does not overflow the parent's stack.
 _STACK_BYTES = 4 * 2**20
@@ -195,25 +195,6 @@ def _num_bytes(field: str) -> int:
         return 0
     line = next(line for line in status.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024
-
-
-def greedy_encoder(token_bytes: Sequence[bytes | None]) -> Callable[[str], list[int]]:
-    """Tokenises by the longest token that fits: not as the model would, but its tokens and text."""
-    ids = {data: token_id for token_id, data in enumerate(token_bytes) if data}
-    longest = max(map(len, ids), default=0)
-
-    def encode_text(text: str) -> list[int]:
-        data, start, found = text.encode(), 0, list[int]()
-        while start < len(data):
-            fits = (data[start : start + n] for n in range(longest, 0, -1))
-            piece = next((piece for piece in fits if piece in ids), None)
-            if piece is None:
-                raise ValueError(f"no token begins with the byte {data[start]}")
-            found.append(ids[piece])
-            start += len(piece)
-        return found
-
-    return encode_text
 
 
 def _cannot_encode(text: str) -> list[int]:

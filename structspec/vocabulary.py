@@ -148,3 +148,22 @@ def _adjusted(
             raise ModelError(f"stop token {token_id} is not in the vocabulary of {len(tokens)}")
         tokens[token_id] = None
     return Vocabulary(tuple(tokens), stops, vocabulary.encode_text, vocabulary.special_tokens)
+
+
+def greedy_encoder(token_bytes: Sequence[bytes | None]) -> Callable[[str], list[int]]:
+    """Tokenises by the longest token that fits: not as the model would, but its tokens and text."""
+    ids = {data: token_id for token_id, data in enumerate(token_bytes) if data}
+    longest = max(map(len, ids), default=0)
+
+    def encode_text(text: str) -> list[int]:
+        data, start, found = text.encode(), 0, list[int]()
+        while start < len(data):
+            fits = (data[start : start + n] for n in range(longest, 0, -1))
+            piece = next((piece for piece in fits if piece in ids), None)
+            if piece is None:
+                raise ValueError(f"no token begins with the byte {data[start]}")
+            found.append(ids[piece])
+            start += len(piece)
+        return found
+
+    return encode_text

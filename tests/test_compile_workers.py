@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from structspec.compile_process import WorkerLimits, WorkerSetup, greedy_encoder
+from structspec.compile_process import WorkerLimits, WorkerSetup
 from structspec.compile_workers import WorkerPool, _Worker, _WorkerDied
 from structspec.compiler import GrammarCompiler
 from structspec.constraint import Choice, Constraint, Grammar, JsonSchema, Regex
@@ -26,7 +26,7 @@ from structspec.errors import (
     GrammarError,
     UnsupportedConstraint,
 )
-from structspec.vocabulary import Vocabulary
+from structspec.vocabulary import Vocabulary, greedy_encoder
 
 MEBIBYTE = 2**20
 VOCABULARY = Vocabulary.bytes()

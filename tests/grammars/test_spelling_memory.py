@@ -91,6 +91,12 @@ def test_a_tokenizer_that_fails_leaves_a_line_in_the_log_and_no_tokens(caplog):
     assert "broken" in caplog.text
 
 
+def test_a_tokenizer_that_loses_text_is_not_believed():
+    vocabulary = replace(Vocabulary.bytes(), encode_text=lambda text: [])
+    tokenizer = make_tokenizer(vocabulary)
+    assert tokenizer.tokenize_str("good") == list(b"good")
+
+
 def test_a_memory_goes_with_its_vocabulary():
     vocabulary = Vocabulary.bytes()
     make_tokenizer(vocabulary)
