@@ -28,14 +28,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
-from structspec.constraint import TOO_DEEP, Constraint
+from structspec.constraint import TOO_DEEP, Choice, Constraint
 from structspec.errors import (
     EngineError,
     GrammarError,
     StructspecError,
     UnsupportedConstraint,
 )
-from structspec.grammars.base import CompiledGrammar, Packed
+from structspec.grammars.base import Backend, CompiledGrammar, Packed
 from structspec.grammars.router import Backends, LibraryName, choose
 from structspec.settings import BackendName
 from structspec.vocabulary import Vocabulary, greedy_encoder
@@ -43,6 +43,8 @@ from structspec.vocabulary import Vocabulary, greedy_encoder
 # Half of what a thread has: what can be compiled here does not overflow the parent's stack.
 _STACK_BYTES = 4 * 2**20
 _MAX_PACKED_BYTES = 64 * 2**20
+_ARENA_BYTES = 2**27  # addresses that malloc reserves for a thread, most of them never touched
+_READY: set[LibraryName] = set()  # libraries that this process has compiled with
 _T = TypeVar("_T")
 
 
@@ -108,14 +110,27 @@ def _answers(
     yield library
     if isinstance(library, StructspecError):
         return
-    backend = _attempt(lambda: backends.get(library, constraint), limits)
+    backend = _attempt(lambda: _ready(backends, library, constraint), limits)
     if isinstance(backend, StructspecError):
         yield backend
         return
     yield None
     if library == "llguidance":  # its parent is to build it again, with no limit of its own
-        limits = replace(limits, max_memory_bytes=limits.max_memory_bytes // 4)
+        num_bytes = limits.max_memory_bytes // 4 + _ARENA_BYTES
+        limits = replace(limits, max_memory_bytes=min(num_bytes, limits.max_memory_bytes))
     yield _compile(backends, name, constraint, limits)
+
+
+def _ready(backends: Backends, library: LibraryName, constraint: Constraint) -> Backend:
+    """A backend that has compiled: what it allocates once is not to count as a constraint's.
+
+    Thread-local data that finds no memory ends a process without a word.
+    """
+    backend = backends.get(library, constraint)
+    if library not in _READY:
+        backend.compile(Choice(("ab", "ac")))
+        _READY.add(library)
+    return backend
 
 
 def _compile(
