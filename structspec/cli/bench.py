@@ -175,11 +175,16 @@ def _check_numbers(options: argparse.Namespace) -> None:
     from structspec.errors import InvalidRequest
 
     for name in ("workers", "memory", "sample"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise InvalidRequest(f"--{name} must be at least 1, not {value}")
+        _check_positive(name, getattr(options, name))
     if not 0 < options.timeout < math.inf:
         raise InvalidRequest(f"--timeout must be above 0 and finite, not {options.timeout}")
+
+
+def _check_positive(name: str, value: int | None) -> None:
+    from structspec.errors import InvalidRequest
+
+    if value is not None and value < 1:
+        raise InvalidRequest(f"--{name} must be at least 1, not {value}")
 
 
 def run_bench_quality(options: argparse.Namespace) -> int:
@@ -190,11 +195,9 @@ def run_bench_quality(options: argparse.Namespace) -> int:
     from structspec.bench.quality_summary import summarize
     from structspec.bench.quality_tables import quality_table, write_wrong
     from structspec.bench.quality_tasks import make_tasks
-    from structspec.errors import InvalidRequest
 
     configurations = choose_configurations(options.only)
-    if options.tasks < 1:
-        raise InvalidRequest("--tasks must be at least 1")
+    _check_positive("tasks", options.tasks)
     tasks, file = make_tasks(options.tasks, options.seed), OutputFile(options.resume)
     outputs = run_quality(options.model, tasks, configurations, file)
     if options.wrong is not None:
@@ -231,13 +234,9 @@ def run_bench_engine(options: argparse.Namespace) -> int:
     for test in tests:
         if test not in TESTS:
             raise InvalidRequest(f"there is no test {test!r}; known are {', '.join(TESTS)}")
-    for name, numbers in (
-        ("requests", options.requests),
-        ("max-tokens", [options.max_tokens]),
-        ("rounds", [options.rounds]),
-    ):
-        if min(numbers) < 1:
-            raise InvalidRequest(f"--{name} must be at least 1, not {min(numbers)}")
+    _check_positive("requests", min(options.requests))
+    _check_positive("max-tokens", options.max_tokens)
+    _check_positive("rounds", options.rounds)
     workload = read_workload(options.data, is_bounded=not options.unbounded)
     config = EngineConfig(
         load_format=options.load_format, max_num_requests=max(64, *options.requests)
