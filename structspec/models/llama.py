@@ -63,17 +63,30 @@ class Llama:
     @torch.no_grad()  # not inference_mode: the sampler changes the logits in place
     def forward(self, inputs: ForwardInput, kv_cache: KVCache) -> Tensor:
         """Logits [num_logits_rows, vocab_size]; writes the rows' keys and values to the cache."""
+        hidden = self.body(inputs.token_ids, inputs.metadata, kv_cache)
+        return self.head(hidden[inputs.logits_rows])
+
+    @torch.no_grad()
+    def body(self, token_ids: Tensor, metadata: AttentionMetadata, kv_cache: KVCache) -> Tensor:
+        """The residual stream behind the last layer, [num_rows, hidden_size]."""
         eps = self.config.rms_norm_eps
-        x = self._embedding[inputs.token_ids]  # [num_rows, hidden_size]
+        x = self._embedding[token_ids]  # [num_rows, hidden_size]
         residual = torch.zeros_like(x)
         for index, layer in enumerate(self._layers):
             keys, values = kv_cache.layer(index)
             x = add_rms_norm(x, residual, layer.input_norm, eps)
-            x = self._attention(layer, x, keys, values, inputs.metadata)
+            x = self._attention(layer, x, keys, values, metadata)
             x = add_rms_norm(x, residual, layer.mlp_norm, eps)
             x = layer.mlp_out(silu_mul(layer.gate_up(x)))
-        x, residual = x[inputs.logits_rows], residual[inputs.logits_rows]
-        return self._lm_head(add_rms_norm(x, residual, self._norm, eps))
+        return residual.add_(x)
+
+    @torch.no_grad()
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits [num_rows, vocab_size] of rows of the residual stream."""
+        normed = add_rms_norm(
+            hidden, torch.zeros_like(hidden), self._norm, self.config.rms_norm_eps
+        )
+        return self._lm_head(normed)
 
     def _attention(
         self, layer: _Layer, x: Tensor, keys: Tensor, values: Tensor, metadata: AttentionMetadata
