@@ -27,10 +27,20 @@ class SpeculativeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Sizes and limits of one engine."""
+    """Sizes and limits of one engine.
+
+    On a GPU the KV cache takes what `gpu_memory_utilization` of the whole memory leaves beside the
+    weights, the largest step and what other processes hold. With `batch_invariant` a token's logits
+    there have the same bits whatever else its step holds: other requests, chunks of prompts,
+    drafts. So temperature 0 writes the same in any batch, with and without speculation, in bfloat16
+    too. It costs speed, since no product or attention may be tiled by the number of rows. On the
+    CPU float32 rows are that way already, and it changes nothing.
+    """
 
     block_size: int = 16  # tokens in a KV block
-    num_blocks: int | None = None  # None: room for 4 full contexts, at most 2 GiB
+    num_blocks: int | None = None  # None: on a CPU 4 full contexts, at most 2 GiB; else see above
+    gpu_memory_utilization: float = 0.9
+    batch_invariant: bool = False
     enable_prefix_caching: bool = True  # a beginning that was computed before is not again
     max_num_requests: int = 64  # running at once
     max_num_batched_tokens: int = 512  # token budget of a step, drafts included
@@ -52,6 +62,15 @@ class EngineConfig:
                 _check_integers(self, 1, name)
         if self.load_format not in ("auto", "dummy"):
             raise InvalidRequest(f"load_format must be 'auto' or 'dummy', not {self.load_format!r}")
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise InvalidRequest(
+                "gpu_memory_utilization must be a number above 0 and at most 1, not"
+                f" {self.gpu_memory_utilization!r}"
+            )
+        if not isinstance(self.batch_invariant, bool):
+            raise InvalidRequest(
+                f"batch_invariant must be True or False, not {self.batch_invariant!r}"
+            )
         if not self.compile_timeout_s > 0:
             raise InvalidRequest(
                 f"compile_timeout_s must be a number above 0, not {self.compile_timeout_s!r}"

@@ -7,7 +7,8 @@ StructspecError
 │   ├── UnsupportedConstraint          understood, but no backend can hold it
 │   └── CompileTimeout                 compiling took longer than its limit
 ├── ModelError                         the model: cannot be loaded
-│   └── ModelNotFound                  no such name, folder or hub id
+│   ├── ModelNotFound                  no such name, folder or hub id
+│   └── OutOfMemory                    its weights and KV cache do not fit the device
 └── GenerationError                    the output: carries `text`, `usage` and `errors`
     ├── Truncated                      ended (max_tokens, stop) before its constraint was met
     ├── OutputInvalid                  finished, but does not validate
@@ -73,6 +74,10 @@ class ModelError(StructspecError):
 
 class ModelNotFound(ModelError):
     """There is no model under that name, folder or hub id."""
+
+
+class OutOfMemory(ModelError):
+    """The device has too little memory for the model as configured; nothing is served."""
 
 
 class GenerationError(StructspecError):

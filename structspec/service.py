@@ -73,6 +73,7 @@ class Service:
             device=device,
             max_model_len=config.max_model_len,
             load_format=config.load_format,
+            batch_invariant=config.batch_invariant,
         )
         runner = ModelRunner(loaded, config)
         self.tokenizer = loaded.tokenizer

@@ -15,6 +15,11 @@ from structspec.config import EngineConfig, SpeculativeConfig
         (EngineConfig, "max_num_draft_tokens", -1),
         (EngineConfig, "num_compile_threads", 0),
         *((EngineConfig, "compile_timeout_s", value) for value in (0, -1.0, float("nan"))),
+        *(
+            (EngineConfig, "gpu_memory_utilization", value)
+            for value in (0, -0.5, 1.1, float("nan"))
+        ),
+        *((EngineConfig, "batch_invariant", value) for value in (None, 1)),
         (EngineConfig, "speculative", None),
         (SpeculativeConfig, "num_speculative_tokens", -1),
         (SpeculativeConfig, "max_guess_rows", -1),

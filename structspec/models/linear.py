@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from structspec.kernels.invariant_linear import invariant_linear
+
 MIN_ROWS = 4  # fewer rows take longer, and one row alone has other bits
 
 Linear = Callable[[Tensor], Tensor]  # [num_rows, in_size] -> [num_rows, out_size]
@@ -29,8 +31,15 @@ def can_pack(weight: Tensor) -> bool:
     )
 
 
-def make_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
-    """x -> x weight^T + bias; the weight may be freed by the caller."""
+def make_linear(
+    weight: Tensor, bias: Tensor | None = None, *, is_invariant: bool = False
+) -> Linear:
+    """x -> x weight^T + bias; the weight may be freed by the caller.
+
+    On a GPU a row's bits may depend on the number of rows, unless the product `is_invariant`.
+    """
+    if is_invariant and weight.is_cuda:
+        return lambda x: invariant_linear(x, weight, bias)
     if not can_pack(weight):
         return lambda x: torch.nn.functional.linear(x, weight, bias)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, MIN_ROWS)

@@ -46,12 +46,22 @@ class Llama:
     """A decoder with its weights; `forward` may run on one thread at a time per KV cache."""
 
     def __init__(
-        self, config: LlamaConfig, weights: Weights, dtype: torch.dtype, device: torch.device
+        self,
+        config: LlamaConfig,
+        weights: Weights,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        is_batch_invariant: bool = False,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.device = device
-        reader = _WeightReader(weights, dtype, device)
+        self.is_batch_invariant = is_batch_invariant
+        self._block_q = _invariant_block_q(config) if is_batch_invariant else None
+        # One split: where several begin depends on the step's own tokens, so on drafts and chunks.
+        self._num_splits = 1 if is_batch_invariant else None
+        reader = _WeightReader(weights, dtype, device, is_batch_invariant)
         self._embedding = reader.tensor("model.embed_tokens.weight")
         self._layers = [_read_layer(reader, index) for index in range(config.num_layers)]
         self._norm = reader.tensor("model.norm.weight")
@@ -112,6 +122,8 @@ class Llama:
             metadata.context_lens,
             metadata.block_tables,
             self.config.head_dim**-0.5,
+            block_q=self._block_q,
+            num_splits=self._num_splits,
         )
         return layer.attention_out(attended)
 
@@ -119,10 +131,13 @@ class Llama:
 class _WeightReader:
     """Takes weights by name, onto the device, several fused into one matrix."""
 
-    def __init__(self, weights: Weights, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, weights: Weights, dtype: torch.dtype, device: torch.device, is_invariant: bool
+    ) -> None:
         self._weights = weights
         self._dtype = dtype
         self._device = device
+        self._is_invariant = is_invariant
 
     def tensor(self, name: str) -> Tensor:
         if name not in self._weights:
@@ -141,7 +156,12 @@ class _WeightReader:
         bias = torch.cat([self.optional(f"{name}.bias") for name in names])
         if len(bias) not in (0, len(weight)):
             raise ModelError(f"only some of {', '.join(names)} have a bias")
-        return make_linear(weight, bias if len(bias) else None)
+        return make_linear(weight, bias if len(bias) else None, is_invariant=self._is_invariant)
+
+
+def _invariant_block_q(config: LlamaConfig) -> int:
+    """Query rows that fill 64 rows of attention's products: a middle for decode and prompts."""
+    return max(1, 64 // (config.num_heads // config.num_kv_heads))
 
 
 def _read_layer(reader: _WeightReader, index: int) -> _Layer:

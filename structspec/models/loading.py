@@ -15,6 +15,7 @@ import torch
 from structspec.errors import ModelError, ModelNotFound
 from structspec.models.config import (
     BeyondFastPath,
+    LlamaConfig,
     ModelConfig,
     config_from_json,
     limited,
@@ -27,8 +28,9 @@ from structspec.models.gguf_file import GgufFile
 from structspec.models.gguf_model import GgufWeights, config_from_gguf
 from structspec.models.gguf_tokenizer import tokenizer_from_gguf
 from structspec.models.hub import download, looks_like_hub_id
-from structspec.models.llama import Llama
+from structspec.models.llama import Llama, Weights
 from structspec.models.network import Network
+from structspec.models.out_of_memory import within_memory
 from structspec.models.tokenizer import Tokenizer
 from structspec.tokenizer_files import read_json
 
@@ -99,25 +101,42 @@ def load_model(
     device: str | torch.device = "cpu",
     max_model_len: int | None = None,
     load_format: LoadFormat = "auto",
+    batch_invariant: bool = False,
 ) -> LoadedModel:
     """Load a known name, a .gguf file, a folder in Hugging Face's layout, or a hub id.
 
     With load_format="dummy" weights are random: of a folder only config and tokenizer are read.
-    Raises ModelNotFound where there is no such model, ModelError where it cannot be run.
+    `batch_invariant` is what EngineConfig says. Raises ModelNotFound where there is no such model,
+    ModelError where it cannot be run, OutOfMemory where its weights do not fit the device.
     """
-    target = _find_device(device)
     path = find_model(model)
-    is_dummy = load_format == "dummy"
+    wish = _Wish(
+        dtype, _find_device(device), max_model_len, load_format == "dummy", batch_invariant
+    )
     if path.suffix == ".gguf":
         file = GgufFile(path)
-        plan = _plan_gguf(file, dtype, target, max_model_len, is_dummy)
+        plan = _plan_gguf(file, wish)
         tokenizer, generation = tokenizer_from_gguf(file), GenerationDefaults()
     else:
-        plan = _plan_folder(path, dtype, target, max_model_len, is_dummy)
+        plan = _plan_folder(path, wish)
         settings = read_json(path / "generation_config.json", is_optional=True)
         tokenizer = tokenizer_from_folder(path, plan.config.vocab_size)
         generation = _generation_defaults(settings)
-    return LoadedModel(str(model), plan.config, plan.build(), tokenizer, generation)
+    network = within_memory(
+        plan.build, "loading the weights", "take a smaller model or dtype, or a larger device"
+    )
+    return LoadedModel(str(model), plan.config, network, tokenizer, generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """How a model is to be loaded, whatever its files look like."""
+
+    dtype: torch.dtype
+    device: torch.device
+    max_model_len: int | None
+    is_dummy: bool
+    is_batch_invariant: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,35 +147,38 @@ class _Plan:
     build: Callable[[], Network]
 
 
-def _plan_gguf(
-    file: GgufFile,
-    dtype: torch.dtype,
-    device: torch.device,
-    max_model_len: int | None,
-    is_dummy: bool,
-) -> _Plan:
-    config = limited(config_from_gguf(file), max_model_len)
-    weights = DummyWeights(config, dtype, device) if is_dummy else GgufWeights(file, config)
-    return _Plan(config, partial(Llama, config, weights, dtype, device))
+def _plan_gguf(file: GgufFile, wish: _Wish) -> _Plan:
+    config = limited(config_from_gguf(file), wish.max_model_len)
+    return _plan_llama(config, None if wish.is_dummy else GgufWeights(file, config), wish)
 
 
-def _plan_folder(
-    folder: Path,
-    dtype: torch.dtype,
-    device: torch.device,
-    max_model_len: int | None,
-    is_dummy: bool,
-) -> _Plan:
+def _plan_folder(folder: Path, wish: _Wish) -> _Plan:
     try:
-        config = limited(config_from_json(read_json(folder / "config.json")), max_model_len)
+        config = limited(config_from_json(read_json(folder / "config.json")), wish.max_model_len)
     except BeyondFastPath as reason:
-        logger.info("%s runs with transformers' code, which is slower: %s", folder.name, reason)
-        settings = read_settings(folder)
-        shape = fitting_shape(settings, max_model_len)
-        source = None if is_dummy else folder
-        return _Plan(shape, partial(load_network, settings, source, shape, dtype, device))
-    weights = DummyWeights(config, dtype, device) if is_dummy else SafetensorsWeights(folder)
-    return _Plan(config, partial(Llama, config, weights, dtype, device))
+        return _plan_fallback(folder, wish, reason)
+    return _plan_llama(config, None if wish.is_dummy else SafetensorsWeights(folder), wish)
+
+
+def _plan_llama(config: LlamaConfig, weights: Weights | None, wish: _Wish) -> _Plan:
+    """Random weights where there are none."""
+    if weights is None:
+        weights = DummyWeights(config, wish.dtype, wish.device)
+    build = partial(Llama, config, weights, wish.dtype, wish.device)
+    return _Plan(config, partial(build, is_batch_invariant=wish.is_batch_invariant))
+
+
+def _plan_fallback(folder: Path, wish: _Wish, reason: BeyondFastPath) -> _Plan:
+    if wish.is_batch_invariant and wish.device.type == "cuda":
+        raise ModelError(
+            f"{folder.name} runs with transformers' code ({reason}), whose products are not"
+            " batch invariant on a GPU: pass batch_invariant=False"
+        )
+    logger.info("%s runs with transformers' code, which is slower: %s", folder.name, reason)
+    settings = read_settings(folder)
+    shape = fitting_shape(settings, wish.max_model_len)
+    source = None if wish.is_dummy else folder
+    return _Plan(shape, partial(load_network, settings, source, shape, wish.dtype, wish.device))
 
 
 def load_tokenizer(model: str | Path) -> Tokenizer:

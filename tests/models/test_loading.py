@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from structspec.errors import InvalidRequest, ModelError, ModelNotFound
-from structspec.models import find_model, load_model
+from structspec.errors import InvalidRequest, ModelError, ModelNotFound, OutOfMemory
+from structspec.models import find_model, load_model, loading
 from structspec.models.config import config_from_json
 from structspec.models.folder import INDEX_FILE, SINGLE_FILE, SafetensorsWeights
 from structspec.models.gguf_file import GgufFile
@@ -219,3 +220,28 @@ def test_gguf_weights_cover_the_whole_model() -> None:
     weights = GgufWeights(file, config)
     assert len(weights) == len(file)
     assert sum(weights[name].numel() for name in weights) == 134_515_008  # 135 M
+
+
+def test_a_model_that_runs_with_transformers_code_is_not_batch_invariant_on_a_gpu(
+    copy_of_tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_json(copy_of_tiny / "config.json", hidden_act="gelu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(ModelError, match="pass batch_invariant=False"):
+        load_model(copy_of_tiny, device="cuda", batch_invariant=True)
+
+
+def test_weights_that_do_not_fit_are_a_typed_error_which_keeps_none_of_them(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[weakref.ref[torch.Tensor]] = []
+
+    def run_out(config: Any, weights: Any, dtype: Any, device: Any, **options: Any) -> Any:
+        tensor = weights["model.norm.weight"].clone()
+        loaded.append(weakref.ref(tensor))
+        raise torch.OutOfMemoryError("Tried to allocate 9 GiB. Of the allocated memory 1 GiB is")
+
+    monkeypatch.setattr(loading, "Llama", run_out)
+    with pytest.raises(OutOfMemory, match=r"\(Tried to allocate 9 GiB.\): take a smaller model"):
+        load_model(tiny)
+    assert loaded[0]() is None

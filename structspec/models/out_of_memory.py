@@ -1,0 +1,26 @@
+"""Where the device's memory runs out before serving starts: a typed error that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from structspec.errors import OutOfMemory
+
+T = TypeVar("T")
+
+
+def within_memory(work: Callable[[], T], doing: str, advice: str) -> T:
+    """What `work` returns; raises OutOfMemory where the device's memory does not suffice for it.
+
+    Nothing that `work` had allocated is kept alive by the error: there is room to try again.
+    """
+    try:
+        return work()
+    except torch.OutOfMemoryError as error:
+        # Such as: Tried to allocate 2.00 GiB. GPU 0 has a total capacity of … of which … is free.
+        numbers, _, _ = str(error).partition(" Of the allocated memory")
+    # Raised out here: as the context of this error, the other one would keep its frames.
+    raise OutOfMemory(f"the device's memory ran out while {doing} ({numbers}): {advice}")
