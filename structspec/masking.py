@@ -33,21 +33,25 @@ class Masker:
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
 
     def fill(self, batch: Batch, draft: Draft) -> Mask:
-        """Mask rows for every draft and bonus position; no matcher's state changes.
+        """Mask rows for every guess and bonus position; matchers move behind certain tokens only.
 
-        The bitmask is a view of a buffer that the next call overwrites.
+        The bitmask is a view of a buffer that the next call overwrites. Requests that have ended
+        since the step was planned get no rows.
         """
-        num_drafts = [len(token_ids) for token_ids in draft.token_ids]
-        logits_rows = first_logits_rows(num_drafts, [s.is_sampled for s in batch.requests])
-        num_valid = list(num_drafts)
+        guesses = draft.guesses
+        num_valid = [len(token_ids) for token_ids in guesses]
+        logits_rows = first_logits_rows(num_valid, [s.is_sampled for s in batch.requests])
         rows: list[int] = []
         jobs: dict[int, FillJob] = {}
         for index, scheduled in enumerate(batch.requests):
-            matcher = scheduled.request.matcher
-            if matcher is None or not scheduled.is_sampled:
+            request = scheduled.request
+            if not scheduled.is_sampled:
                 continue
-            jobs[index] = FillJob(matcher, len(rows), draft.token_ids[index])
-            rows += range(logits_rows[index], logits_rows[index] + 1 + num_drafts[index])
+            _accept(request, draft.token_ids[index][: draft.num_certain[index]])
+            if request.matcher is None or _has_ended(request):
+                continue
+            jobs[index] = FillJob(request.matcher, len(rows), guesses[index])
+            rows += range(logits_rows[index], logits_rows[index] + 1 + num_valid[index])
         bitmask = self._buffer(len(rows))
         requests = [scheduled.request for scheduled in batch.requests]
         for backend, indices in _by_backend(requests, jobs).items():
@@ -59,18 +63,7 @@ class Masker:
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
         """Accept each constrained request's new tokens; a refusal is our fault and fails it."""
         for scheduled, token_ids in zip(batch.requests, output.token_ids, strict=True):
-            request = scheduled.request
-            if request.matcher is None or request.error is not None:
-                continue
-            for token_id in token_ids:
-                try:
-                    is_taken = request.matcher.accept(token_id)
-                except Exception as error:
-                    _fail(request, error)
-                    break
-                if not is_taken:
-                    _fail(request, AssertionError(f"token {token_id} was sampled but is forbidden"))
-                    break
+            _accept(scheduled.request, token_ids)
 
     def _buffer(self, num_rows: int) -> Bitmask:
         """Rows that allow the stop tokens alone, so that one nobody fills can still be sampled."""
@@ -79,6 +72,24 @@ class Masker:
         bitmask = self._bitmask[:num_rows]
         bitmask[:] = self._stop_row
         return bitmask
+
+
+def _has_ended(request: Request) -> bool:
+    return request.is_finished or request.error is not None
+
+
+def _accept(request: Request, token_ids: Sequence[int]) -> None:
+    if request.matcher is None or not token_ids or _has_ended(request):
+        return
+    for token_id in token_ids:
+        try:
+            is_taken = request.matcher.accept(token_id)
+        except Exception as error:
+            _fail(request, error)
+            return
+        if not is_taken:
+            _fail(request, AssertionError(f"token {token_id} was written but is forbidden"))
+            return
 
 
 def _by_backend(requests: Sequence[Request], jobs: dict[int, FillJob]) -> dict[Backend, list[int]]:

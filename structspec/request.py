@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import secrets
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -14,8 +15,6 @@ from structspec.errors import InvalidRequest, StructspecError
 from structspec.output_text import OutputText
 
 if TYPE_CHECKING:
-    import torch
-
     from structspec.grammars.base import CompiledGrammar, Matcher
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -111,7 +110,10 @@ class RequestStatus(enum.Enum):
 class Request:
     """One request's state across steps; only the engine's thread changes it.
 
-    `token_ids` is prompt then output; positions below `num_computed_tokens` are in the KV cache.
+    `token_ids` is prompt then output; positions below `num_computed_tokens` are in the KV cache, or
+    will be by the steps that were launched. Of the step still running, `batch_index` is its place
+    in the batch, `num_pending` the tokens it will bring at least, and `is_held` says that there may
+    be more.
     """
 
     request_id: int
@@ -120,10 +122,13 @@ class Request:
     max_tokens: int
     compiled: Future[CompiledGrammar] | None = None  # None: unconstrained
     matcher: Matcher | None = None
-    generator: torch.Generator | None = None
     status: RequestStatus = RequestStatus.WAITING
     token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
+    num_pending: int = 0
+    is_held: bool = False
+    batch_index: int = -1
+    seed: int = field(init=False)
     block_table: list[int] = field(default_factory=list)
     block_digests: list[bytes] = field(default_factory=list)  # names of full blocks of tokens
     finish_reason: FinishReason | None = None
@@ -135,6 +140,8 @@ class Request:
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)
         self.text = OutputText(self.params.stop)
+        seed = self.params.seed
+        self.seed = secrets.randbits(63) if seed is None else seed & (2**63 - 1)
 
     def start_matching(self, compiled: CompiledGrammar) -> None:
         """Take a matcher of the finished grammar; rows of this request are masked from now on."""
@@ -160,6 +167,11 @@ class Request:
     def num_output_tokens(self) -> int:
         """How many tokens were written so far."""
         return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_known_tokens(self) -> int:
+        """Prompt, output, and what is known to come: where its next token will stand."""
+        return len(self.token_ids) + self.num_pending
 
     @property
     def is_finished(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from structspec.bitmask import unpack_row
 from structspec.constraint import Constraint, Grammar, Regex
-from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledRequest
+from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledRequest, guessed
 from structspec.errors import EngineError
 from structspec.grammars.base import MatcherFailed
 from structspec.masking import Masker
@@ -37,7 +37,7 @@ def make_batch(*requests: Request, unsampled: tuple[int, ...] = ()) -> Batch:
 
 
 def make_draft(*texts: bytes) -> Draft:
-    return Draft([list(text) for text in texts], [None] * len(texts), [0] * len(texts))
+    return guessed([list(text) for text in texts])
 
 
 def allowed(row) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, ScheduledRequest
+from structspec.engine.batch import Batch, ScheduledRequest, guessed
 from structspec.engine.model_runner import ModelRunner
 from structspec.models.loading import load_model
 from structspec.request import Request, SamplingParams
@@ -38,12 +38,11 @@ class Scorer:
         assert len(prompt_ids) + len(token_ids) <= _MAX_TOKENS
         num_computed = len(prompt_ids) - 1 if prompt_ids == self._prompt_ids else 0
         request = Request(0, prompt_ids, SamplingParams(), max_tokens=len(token_ids))
-        request.num_computed_tokens = num_computed
         request.block_table = self._block_table
-        scheduled = ScheduledRequest(request, len(prompt_ids) - num_computed, 0, True)
+        scheduled = ScheduledRequest(request, len(prompt_ids) - num_computed, 0, True, num_computed)
         # the output as drafts: row i has the distribution of its token i
         drafts = list(token_ids[:-1])
-        draft = Draft([drafts], [None], [[False] * len(drafts)])
+        draft = guessed([drafts])
         logits = self._runner.forward(Batch([scheduled]), draft)  # [num_tokens, vocab_size]
         self._prompt_ids = prompt_ids
         log_probs = torch.log_softmax(logits, dim=-1)

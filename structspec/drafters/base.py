@@ -13,7 +13,9 @@ class Drafter(Protocol):
     def propose(self, batch: Batch) -> Draft:
         """At most `num_draft_slots` tokens per request, none where it has no guess.
 
-        Matchers are left where they were. A wrong guess costs time and never changes the output.
+        Certain tokens come first; where a request's last token is still on its way, nothing else
+        may be drafted. Matchers are left where they were. A wrong guess costs time and never
+        changes the output.
         """
 
 

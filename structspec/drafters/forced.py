@@ -7,9 +7,8 @@ from itertools import takewhile
 
 from structspec.drafters.base import count_slots
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell, whole_characters
-from structspec.engine.batch import Batch, Draft
+from structspec.engine.batch import Batch, Draft, ScheduledRequest
 from structspec.grammars.base import Matcher
-from structspec.request import Request
 from structspec.vocabulary import Vocabulary
 
 _MAX_TOKEN_BYTES = 16  # of a usual token: more forced text than the slots can hold is of no use
@@ -23,30 +22,59 @@ class ForcedDrafter:
 
     def propose(self, batch: Batch) -> Draft:
         """The forced tokens of each constrained request."""
-        drafts = [self._propose_one(one.request, count_slots(one)) for one in batch.requests]
-        return Draft(drafts, [None] * len(drafts), [[True] * len(draft) for draft in drafts])
+        drafts = [self._propose_one(one) for one in batch.requests]
+        token_ids = [draft for draft, _ in drafts]
+        return Draft(
+            token_ids,
+            [None] * len(drafts),
+            [[True] * len(draft) for draft in token_ids],
+            [num_certain for _, num_certain in drafts],
+        )
 
-    def _propose_one(self, request: Request, limit: int) -> list[int]:
+    def _propose_one(self, scheduled: ScheduledRequest) -> tuple[list[int], int]:
+        request, limit = scheduled.request, count_slots(scheduled)
         if limit <= 0 or request.matcher is None:
-            return []
-        context = request.last_output_token_ids(NUM_CONTEXT_TOKENS)
-        taken = take_forced(request.matcher, context, self._vocabulary, limit)
-        request.matcher.rollback(len(taken))
-        return taken
+            return [], 0
+        certain = take_certain(scheduled, request.matcher, limit)
+        num_certain = len(certain)
+        if scheduled.may_guess:
+            context = [*request.last_output_token_ids(NUM_CONTEXT_TOKENS), *certain]
+            certain += take_spelled(request.matcher, context, self._vocabulary, limit - num_certain)
+            request.matcher.rollback(len(certain))
+        return certain, num_certain
+
+
+def take_certain(scheduled: ScheduledRequest, matcher: Matcher, limit: int) -> list[int]:
+    """At most `limit` tokens behind the last one that the masks leave no choice about.
+
+    The matcher is advanced by them; where the last token is still on its way, and certain too, it
+    is left where it was.
+    """
+    if scheduled.may_guess:
+        return list(takewhile(matcher.accept, matcher.forced_tokens(limit)))
+    return matcher.forced_tokens(limit + 1)[1:]
 
 
 def take_forced(
     matcher: Matcher, context: Sequence[int], vocabulary: Vocabulary, limit: int
 ) -> list[int]:
-    """Advance a matcher by at most `limit` forced tokens, and say which they are.
-
-    Where the masks leave a choice of tokens, the forced text is spelled as it would follow the
-    context; its last token may merge with what comes next, and is a guess.
-    """
+    """Advance a matcher by at most `limit` forced tokens, and say which they are."""
     taken = list(takewhile(matcher.accept, matcher.forced_tokens(limit)))
-    text = _forced_text(matcher, vocabulary, limit - len(taken))
-    spelled = spell(text, [*context, *taken], vocabulary, limit - len(taken))
-    return taken + list(takewhile(matcher.accept, spelled))
+    return taken + take_spelled(matcher, [*context, *taken], vocabulary, limit - len(taken))
+
+
+def take_spelled(
+    matcher: Matcher, context: Sequence[int], vocabulary: Vocabulary, limit: int
+) -> list[int]:
+    """Advance a matcher by the tokens of its forced text, spelled as it would follow the context.
+
+    The masks leave a choice of tokens here, and the last may merge with what comes next: guesses.
+    """
+    if limit <= 0:
+        return []
+    text = _forced_text(matcher, vocabulary, limit)
+    spelled = spell(text, context, vocabulary, limit)
+    return list(takewhile(matcher.accept, spelled))
 
 
 def _forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:

@@ -21,15 +21,24 @@ import numpy as np
 from structspec.config import SpeculativeConfig
 from structspec.drafters.base import count_slots
 from structspec.drafters.copying import TextCopier, closing_text
-from structspec.drafters.forced import take_forced
+from structspec.drafters.forced import take_certain, take_forced
 from structspec.drafters.ngram import NgramDrafter
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell
-from structspec.engine.batch import Batch, Draft
+from structspec.engine.batch import Batch, Draft, ScheduledRequest
 from structspec.grammars.base import Matcher, MatcherFailed
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
 
 _SURE_MATCH = 3  # tokens: a match of so many is better than one of characters
+
+
+@dataclass(slots=True)
+class _OneDraft:
+    """One request's draft; the first `num_certain` tokens are all that its grammar allows."""
+
+    token_ids: list[int] = field(default_factory=list)
+    is_forced: list[bool] = field(default_factory=list)
+    num_certain: int = 0
 
 
 @dataclass(slots=True)
@@ -41,8 +50,11 @@ class _Walk:
     num_slots: int
     max_num_guessed: int
     output: Sequence[int]  # the last tokens before the draft
-    token_ids: list[int] = field(default_factory=list)
-    is_forced: list[bool] = field(default_factory=list)
+    draft: _OneDraft
+
+    @property
+    def token_ids(self) -> list[int]:
+        return self.draft.token_ids
 
     @property
     def context(self) -> list[int]:
@@ -57,7 +69,7 @@ class _Walk:
     @property
     def num_guesses(self) -> int:
         """How many of them may be guesses."""
-        return min(self.num_free, self.max_num_guessed - self.is_forced.count(False))
+        return min(self.num_free, self.max_num_guessed - self.draft.is_forced.count(False))
 
     def take(self, token_ids: Sequence[int], *, is_forced: bool) -> int:
         """Draft these tokens up to the first that the matcher refuses; says how many it took."""
@@ -65,7 +77,7 @@ class _Walk:
             if not self.matcher.accept(token_id):
                 return count
             self.token_ids.append(token_id)
-            self.is_forced.append(is_forced)
+            self.draft.is_forced.append(is_forced)
         return len(token_ids)
 
 
@@ -87,38 +99,45 @@ class HybridDrafter:
         self._ngram.keep_only(batch)
         self._copier.keep_only(batch)
         max_num_guessed = self._max_num_guessed(batch)
-        drafts: list[list[int]] = []
-        is_forced: list[list[bool]] = []
-        for scheduled in batch.requests:
-            token_ids, forced = self._propose_one(
-                scheduled.request, count_slots(scheduled), max_num_guessed
-            )
-            drafts.append(token_ids)
-            is_forced.append(forced)
-        return Draft(drafts, [None] * len(drafts), is_forced)
+        drafts = [self._propose_one(one, max_num_guessed) for one in batch.requests]
+        return Draft(
+            [draft.token_ids for draft in drafts],
+            [None] * len(drafts),
+            [draft.is_forced for draft in drafts],
+            [draft.num_certain for draft in drafts],
+        )
 
     def _max_num_guessed(self, batch: Batch) -> int:
         """How many drafts of one request may be guesses: rows are cheap only up to a number."""
         num_sampled = sum(scheduled.is_sampled for scheduled in batch.requests)
         return max(0, self._max_guess_rows // max(1, num_sampled) - 1)
 
-    def _propose_one(
-        self, request: Request, num_slots: int, max_num_guessed: int
-    ) -> tuple[list[int], list[bool]]:
+    def _propose_one(self, scheduled: ScheduledRequest, max_num_guessed: int) -> _OneDraft:
+        request, num_slots = scheduled.request, count_slots(scheduled)
         if num_slots <= 0:
-            return [], []
+            return _OneDraft()
         if request.matcher is None:
-            limit = min(num_slots, max_num_guessed)
+            limit = min(num_slots, max_num_guessed) if scheduled.may_guess else 0
             guess = self._until_stop(self._ngram.continue_from(request, (), limit))
-            return guess, [False] * len(guess)
-        output = request.last_output_token_ids(NUM_CONTEXT_TOKENS)
-        walk = _Walk(request, request.matcher, num_slots, max_num_guessed, output)
+            return _OneDraft(guess, [False] * len(guess))
         try:
-            self._extend(walk)
-            request.matcher.rollback(len(walk.token_ids))
+            return self._propose_constrained(scheduled, request.matcher, num_slots, max_num_guessed)
         except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
-            return [], []
-        return walk.token_ids, walk.is_forced
+            return _OneDraft()
+
+    def _propose_constrained(
+        self, scheduled: ScheduledRequest, matcher: Matcher, num_slots: int, max_num_guessed: int
+    ) -> _OneDraft:
+        request = scheduled.request
+        certain = take_certain(scheduled, matcher, num_slots)
+        draft = _OneDraft(list(certain), [True] * len(certain), len(certain))
+        if not scheduled.may_guess:
+            return draft
+        output = request.last_output_token_ids(NUM_CONTEXT_TOKENS)
+        walk = _Walk(request, matcher, num_slots, max_num_guessed, output, draft)
+        self._extend(walk)
+        matcher.rollback(len(draft.token_ids))
+        return draft
 
     def _extend(self, walk: _Walk) -> None:
         while walk.num_free > 0:
@@ -131,8 +150,8 @@ class HybridDrafter:
 
     def _take_forced(self, walk: _Walk) -> int:
         taken = take_forced(walk.matcher, walk.context, self._vocabulary, walk.num_free)
-        walk.token_ids += taken
-        walk.is_forced += [True] * len(taken)
+        walk.draft.token_ids += taken
+        walk.draft.is_forced += [True] * len(taken)
         return len(taken)
 
     def _guess(self, walk: _Walk) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from structspec.config import SpeculativeConfig
 from structspec.drafters.base import count_slots
-from structspec.engine.batch import Batch, Draft
+from structspec.engine.batch import Batch, Draft, guessed
 from structspec.request import Request
 
 TokenArray = NDArray[np.int32]
@@ -76,9 +76,11 @@ class NgramDrafter:
         self.keep_only(batch)
         drafts = [
             self.continue_from(scheduled.request, (), count_slots(scheduled))
+            if scheduled.may_guess
+            else []
             for scheduled in batch.requests
         ]
-        return Draft(drafts, [None] * len(drafts), [[False] * len(draft) for draft in drafts])
+        return guessed(drafts)
 
     def continue_from(
         self, request: Request, draft: Sequence[int], limit: int, *, min_match: int = 1

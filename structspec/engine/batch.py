@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -12,12 +13,24 @@ from structspec.request import Request
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRequest:
-    """One request's share of a step."""
+    """One request's share of a step.
+
+    Where the request takes part in a step that is still running, its last token is not known yet:
+    `last_index` is its place in that step's batch, and that token is all it computes now.
+    """
 
     request: Request
-    num_tokens: int  # known tokens to compute, from num_computed_tokens on
+    num_tokens: int  # to compute, from first_position on
     num_draft_slots: int  # KV room for at most so many drafts; 0 unless is_sampled
-    is_sampled: bool  # the last known token is among them, so this step draws new ones
+    is_sampled: bool  # the last token is among them, so this step draws new ones
+    first_position: int = 0
+    last_index: int = -1  # -1: all its tokens are known
+    num_preemptions: int = 0  # so far: one that is preempted meanwhile has to compute all again
+
+    @property
+    def may_guess(self) -> bool:
+        """Whether drafts may be wrong; else they must be certain."""
+        return self.last_index < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +41,7 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
-        """Known tokens computed in this step, without drafts."""
+        """Tokens computed in this step, without drafts."""
         return sum(scheduled.num_tokens for scheduled in self.requests)
 
 
@@ -36,20 +49,44 @@ class Batch:
 class Draft:
     """Proposed tokens, one list per scheduled request (empty where there are none).
 
-    `probs[i]` is q, the distribution each of request i's drafts was drawn from; None means one-hot.
+    The first `num_certain[i]` of request i's are all that its grammar allows: they are computed
+    like known tokens, and only the rows behind them are sampled. The others are guesses, verified
+    one by one. `probs[i]` is q, the distribution each guess was drawn from; None means one-hot.
     """
 
     token_ids: Sequence[Sequence[int]]
-    probs: Sequence[torch.Tensor | None]  # each [num_drafts, vocab_size] float32
+    probs: Sequence[torch.Tensor | None]  # each [num_guesses, vocab_size] float32
     is_forced: Sequence[Sequence[bool]]  # whether the grammar forces its text, or the end
+    num_certain: Sequence[int]
+
+    @property
+    def guesses(self) -> list[Sequence[int]]:
+        """The tokens to verify, per scheduled request."""
+        return [ids[n:] for ids, n in zip(self.token_ids, self.num_certain, strict=True)]
+
+
+def guessed(
+    token_ids: Sequence[Sequence[int]],
+    probs: Sequence[torch.Tensor | None] | None = None,
+    *,
+    is_forced: bool = False,
+) -> Draft:
+    """A draft without certain tokens; one-hot where no probabilities are given."""
+    num_requests = len(token_ids)
+    return Draft(
+        token_ids,
+        [None] * num_requests if probs is None else probs,
+        [[is_forced] * len(drafts) for drafts in token_ids],
+        [0] * num_requests,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
     """The bitmask rows of one step: only constrained requests have any.
 
-    Sampled request i has 1 + len(draft.token_ids[i]) logits rows, in batch order; unsampled ones
-    have none. `rows[j]` is the logits row that `bitmask[j]` masks. The draft at `num_valid[i]`, if
+    Sampled request i has 1 + (number of its guesses) logits rows, in batch order; unsampled ones
+    have none. `rows[j]` is the logits row that `bitmask[j]` masks. The guess at `num_valid[i]`, if
     there is one, is forbidden by the grammar and must be rejected there at the latest; rows behind
     it are not to be used.
     """
@@ -61,7 +98,39 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class SamplerOutput:
-    """New tokens per scheduled request: accepted drafts, then one recovered or bonus token."""
+    """New tokens per scheduled request: accepted guesses, then one recovered or bonus token."""
 
     token_ids: Sequence[Sequence[int]]  # empty for unsampled requests
     num_accepted: Sequence[int]
+
+
+class Sampled(Protocol):
+    """The output of a step whose sampling was launched, and may not have happened yet."""
+
+    @property
+    def last_token_ids(self) -> torch.Tensor:
+        """Each request's last new token, [num_requests] int64 on the sampler's device.
+
+        To be read by what is launched next; anything where the request was not sampled.
+        """
+
+    def read(self) -> SamplerOutput:
+        """The output; waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadySampled:
+    """The output of a step that has been sampled."""
+
+    output: SamplerOutput
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def last_token_ids(self) -> torch.Tensor:
+        """Each request's last new token, 0 where it has none."""
+        last = [token_ids[-1] if token_ids else 0 for token_ids in self.output.token_ids]
+        return torch.tensor(last, device=self.device)
+
+    def read(self) -> SamplerOutput:
+        """The output."""
+        return self.output

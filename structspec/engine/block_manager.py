@@ -50,12 +50,11 @@ class BlockManager:
                 request.block_table.append(block_id)
         return len(request.block_table) * self.block_size
 
-    def keep(self, request: Request) -> None:
-        """Remember the text of a request's full blocks of computed tokens."""
+    def keep(self, request: Request, num_tokens: int) -> None:
+        """Remember the text of a request's full blocks among its first computed tokens."""
         if not self._keeps_prefixes:
             return
-        num_tokens = min(request.num_computed_tokens, len(request.token_ids))
-        digests = self._digests_of(request, num_tokens)
+        digests = self._digests_of(request, min(num_tokens, len(request.token_ids)))
         for block_id, digest in zip(request.block_table, digests, strict=False):
             if digest not in self._blocks and block_id not in self._digests:
                 self._blocks[digest] = block_id

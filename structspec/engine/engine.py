@@ -1,15 +1,17 @@
-"""The engine: one step is seven calls."""
+"""The engine: one step is seven calls, and the next one may be launched before it is read."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-import torch
+from torch import Tensor
 
 from structspec.drafters.base import Drafter
-from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput
+from structspec.engine.batch import Batch, Draft, Mask, Sampled, SamplerOutput
+from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
 from structspec.errors import EngineError
 from structspec.request import Request
@@ -20,25 +22,44 @@ logger = logging.getLogger("structspec")
 class Runner(Protocol):
     """Computes the target model's logits for a step."""
 
-    def forward(self, batch: Batch, draft: Draft) -> torch.Tensor:
-        """Logits [num_rows, vocab_size] float32: 1 + drafts rows for each sampled request."""
+    def forward(self, batch: Batch, draft: Draft, last_token_ids: Tensor | None = None) -> Tensor:
+        """Logits [num_rows, vocab_size] float32: 1 + guesses rows for each sampled request.
+
+        `last_token_ids` are those of the step before, for requests with a `last_index`. On a GPU
+        this only launches the work.
+        """
 
 
 class Masker(Protocol):
     """Keeps the matchers in step with the tokens, and turns them into bitmask rows."""
 
     def fill(self, batch: Batch, draft: Draft) -> Mask:
-        """The rows of all constrained requests; no matcher's state changes."""
+        """The rows of all constrained requests, their matchers moved behind certain tokens."""
 
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
         """Move each matcher over its request's new tokens."""
 
 
-Sampler = Callable[[torch.Tensor, Batch, Draft, Mask], SamplerOutput]
+Sampler = Callable[[Tensor, Batch, Draft, Mask], Sampled]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A step that was launched."""
+
+    batch: Batch
+    draft: Draft
+    logits: Tensor
+    sampled: Sampled | None = None  # None until its sampling is launched
 
 
 class Engine:
-    """Generates tokens for many requests at once; used by one thread."""
+    """Generates tokens for many requests at once; used by one thread.
+
+    With `runs_ahead` a step's forward pass is launched before the step before it is read. While it
+    runs, that one's tokens move the matchers, and these fill the rows that the new step is then
+    sampled with.
+    """
 
     def __init__(
         self,
@@ -47,34 +68,84 @@ class Engine:
         runner: Runner,
         masker: Masker,
         sampler: Sampler,
+        *,
+        runs_ahead: bool = False,
+        pace: Pace | None = None,
     ) -> None:
         self.scheduler = scheduler
         self._drafter = drafter
         self._runner = runner
         self._masker = masker
         self._sampler = sampler
+        self._runs_ahead = runs_ahead
+        self._pace = pace or Pace()
+        self._flight: _Flight | None = None
+        self._is_idle = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the last step found nothing to do: no requests, or all wait for their grammar."""
+        return self._is_idle
 
     def step(self) -> list[Request]:
-        """Advance every schedulable request; returns those with news.
+        """Advance every schedulable request; returns those with news, which may be none.
 
-        An empty list means there is nothing to do now: no requests, or all wait for their grammar.
-        A fault inside the step fails the requests that took part and leaves the others alone.
+        A fault inside a step fails the requests that took part and leaves the others alone.
         """
+        flight, self._flight = self._flight, None
+        news: list[Request] = []
+        if flight is not None and self._pace.must_wait(flight.batch, flight.draft):
+            news, flight = self._land(flight), None
+        ahead = self._launch(flight)
+        self._is_idle = flight is None and ahead is None and not news
+        if flight is not None:
+            news += self._land(flight, ahead)
+        if ahead is not None and ahead.sampled is None:
+            self._sample(ahead)
+        if ahead is not None and ahead.sampled is not None:
+            if self._runs_ahead:
+                self._flight = ahead
+            else:
+                news += self._land(ahead)
+        return news or self.scheduler.take_news()
+
+    def _launch(self, flight: _Flight | None) -> _Flight | None:
+        """Plan a step and start its forward pass; None where there is nothing to compute."""
         batch = self.scheduler.schedule()
         if not batch.requests:
-            return self.scheduler.take_news()
+            return None
+        last = flight.sampled.last_token_ids if flight is not None and flight.sampled else None
         try:
-            return self._run(batch)
+            draft = self._drafter.propose(batch)
+            self.scheduler.launched(batch, draft)
+            return _Flight(batch, draft, self._runner.forward(batch, draft, last))
         except Exception as error:
-            logger.exception("an engine step failed; its %d requests end here", len(batch.requests))
-            for scheduled in batch.requests:
-                self.scheduler.fail(scheduled.request, EngineError(f"the engine failed: {error!r}"))
-            return self.scheduler.take_news()
+            self._fail(batch, error)
+            return None
 
-    def _run(self, batch: Batch) -> list[Request]:
-        draft = self._drafter.propose(batch)
-        logits = self._runner.forward(batch, draft)
-        mask = self._masker.fill(batch, draft)
-        output = self._sampler(logits, batch, draft, mask)
-        self._masker.advance(batch, output)
-        return self.scheduler.update(batch, draft, output)
+    def _sample(self, flight: _Flight) -> None:
+        try:
+            mask = self._masker.fill(flight.batch, flight.draft)
+            flight.sampled = self._sampler(flight.logits, flight.batch, flight.draft, mask)
+        except Exception as error:
+            self._fail(flight.batch, error)
+
+    def _land(self, flight: _Flight, ahead: _Flight | None = None) -> list[Request]:
+        """Read a step, start the sampling of the one behind it, and tell what the step brought."""
+        assert flight.sampled is not None
+        try:
+            output = flight.sampled.read()
+            self._masker.advance(flight.batch, output)
+        except Exception as error:
+            self._fail(flight.batch, error)
+            return self.scheduler.take_news()
+        if ahead is not None:
+            self._sample(ahead)
+        return self.scheduler.update(flight.batch, flight.draft, output)
+
+    def _fail(self, batch: Batch, error: Exception) -> None:
+        logger.error(
+            "an engine step failed; its %d requests end here", len(batch.requests), exc_info=error
+        )
+        for scheduled in batch.requests:
+            self.scheduler.fail(scheduled.request, EngineError(f"the engine failed: {error!r}"))

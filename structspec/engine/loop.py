@@ -119,7 +119,7 @@ class EngineLoop:
                 news = self._engine.step()
                 for request in news:
                     self._tell(request)
-                if not news:
+                if self._engine.is_idle and not news:
                     self._sleep()
         except Exception as error:  # nobody may wait for ever for a thread that is gone
             logger.exception("the engine's thread failed")

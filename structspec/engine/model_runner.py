@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, ScheduledRequest
+from structspec.engine.batch import Batch, Draft, ScheduledRequest, guessed
 from structspec.engine.kv_cache import KVCache, choose_num_blocks
 from structspec.models.inputs import AttentionMetadata, ForwardInput
 from structspec.models.linear import MIN_ROWS
@@ -35,23 +35,34 @@ class ModelRunner:
         )
         self._warm_up()
 
-    def forward(self, batch: Batch, draft: Draft) -> Tensor:
-        """Float32 logits [num_rows, vocab_size]: 1 + drafts rows per sampled request, in order.
+    def forward(self, batch: Batch, draft: Draft, last_token_ids: Tensor | None = None) -> Tensor:
+        """Float32 logits [num_rows, vocab_size]: 1 + guesses rows per sampled request, in order.
 
         Keys and values of all computed tokens and drafts are written at their positions, from
-        `num_computed_tokens` on; the request's block table must have room for them.
+        `first_position` on; the request's block table must have room for them.
         """
-        inputs, num_logits_rows = flatten(batch, draft, self.kv_cache.block_size)
+        last = last_token_ids.tolist() if last_token_ids is not None else []
+        inputs, num_logits_rows = flatten(batch, draft, self.kv_cache.block_size, last)
         logits = self._network.forward(_to_device(inputs, self._network.device), self.kv_cache)
         return logits[:num_logits_rows].float()
 
     def _warm_up(self) -> None:
         """Compile the kernels now rather than in the first request's time; block 0 is scribbled."""
         request = Request(0, [0], SamplingParams(), max_tokens=1, block_table=[0])
-        self.forward(Batch([ScheduledRequest(request, 1, 0, True)]), Draft([[]], [None], [[]]))
+        self.forward(Batch([ScheduledRequest(request, 1, 0, True)]), guessed([[]]))
 
 
-def flatten(batch: Batch, draft: Draft, block_size: int) -> tuple[ForwardInput, int]:
+def known_token_ids(scheduled: ScheduledRequest, last_token_ids: Sequence[int]) -> Sequence[int]:
+    """The tokens that a request computes in a step, without drafts."""
+    if scheduled.last_index >= 0:
+        return [last_token_ids[scheduled.last_index]]
+    first = scheduled.first_position
+    return scheduled.request.token_ids[first : first + scheduled.num_tokens]
+
+
+def flatten(
+    batch: Batch, draft: Draft, block_size: int, last_token_ids: Sequence[int] = ()
+) -> tuple[ForwardInput, int]:
     """All tokens of a step one behind the other, and how many logits rows are real.
 
     Rows and logits rows are padded to MIN_ROWS: fewer are slower, and one alone has other bits.
@@ -61,9 +72,11 @@ def flatten(batch: Batch, draft: Draft, block_size: int) -> tuple[ForwardInput, 
     slot_mapping: list[int] = []
     logits_rows: list[int] = []
     cu_seqlens_q, context_lens = [0], []
-    for scheduled, draft_ids in zip(batch.requests, draft.token_ids, strict=True):
-        request, first = scheduled.request, scheduled.request.num_computed_tokens
-        known = request.token_ids[first : first + scheduled.num_tokens]
+    for scheduled, draft_ids, num_certain in zip(
+        batch.requests, draft.token_ids, draft.num_certain, strict=True
+    ):
+        request, first = scheduled.request, scheduled.first_position
+        known = known_token_ids(scheduled, last_token_ids)
         context = first + len(known) + len(draft_ids)
         token_ids += [*known, *draft_ids]
         positions += range(first, context)
@@ -75,7 +88,8 @@ def flatten(batch: Batch, draft: Draft, block_size: int) -> tuple[ForwardInput, 
         cu_seqlens_q.append(len(token_ids))
         context_lens.append(context)
         if scheduled.is_sampled:
-            logits_rows += range(len(token_ids) - len(draft_ids) - 1, len(token_ids))
+            num_guesses = len(draft_ids) - num_certain
+            logits_rows += range(len(token_ids) - num_guesses - 1, len(token_ids))
         else:
             assert not draft_ids
     num_padding = max(0, MIN_ROWS - len(token_ids))

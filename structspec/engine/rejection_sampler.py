@@ -17,7 +17,15 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput
+from structspec.engine.batch import (
+    Batch,
+    Draft,
+    Mask,
+    ReadySampled,
+    SamplerOutput,
+    ScheduledRequest,
+)
+from structspec.engine.randomness import ACCEPT, DRAW, uniforms
 from structspec.engine.sampling_probs import compute_target_probs
 from structspec.kernels.apply_bitmask import apply_bitmask
 from structspec.kernels.rejection_sample import rejection_sample
@@ -33,6 +41,7 @@ class _Verified:
     index: int  # in the batch, the draft and the output
     request: Request
     first_row: int  # of 1 + len(draft_token_ids) rows
+    position: int  # in its output, of the token that its first row draws
     draft_token_ids: Sequence[int]
     draft_probs: Tensor | None
     num_valid: int
@@ -56,8 +65,8 @@ class RejectionSampler:
     """Draws every request's next tokens, distributed as its masked target alone would draw them.
 
     Called once per step, with one logits row per draft and one more for each sampled request.
-    Changes `logits` in place. Greedy requests cost an argmax. Each request draws from a generator
-    of its own, so what it writes does not depend on what else is in the batch.
+    Changes `logits` in place. Greedy requests cost an argmax. What a request draws at a position
+    hangs on its seed alone, not on what is drafted nor on what else is in the batch.
     """
 
     def __init__(self, vocab_size: int, stop_token_ids: Sequence[int] = ()) -> None:
@@ -70,7 +79,7 @@ class RejectionSampler:
         batch: Batch,
         draft: Draft,
         mask: Mask,
-    ) -> SamplerOutput:
+    ) -> ReadySampled:
         """New tokens per scheduled request; none for those that are not sampled."""
         assert logits.shape[1] == self._vocab_size
         apply_bitmask(logits, mask.bitmask.to(logits.device), mask.rows.to(logits.device))
@@ -87,7 +96,7 @@ class RejectionSampler:
                 for one, row, n in zip(group, padded.tolist(), accepted.tolist(), strict=True):
                     token_ids[one.index] = row[: n + 1]
                     num_accepted[one.index] = n
-        return SamplerOutput(token_ids, num_accepted)
+        return ReadySampled(SamplerOutput(token_ids, num_accepted), logits.device)
 
     def _forbid_ignored_stops(self, logits: Tensor, sampled: Sequence[_Verified]) -> None:
         """`ignore_eos` writes on past stop tokens; a constraint decides its own end."""
@@ -104,14 +113,26 @@ class RejectionSampler:
 
 def _sampled_requests(batch: Batch, draft: Draft, mask: Mask) -> list[_Verified]:
     sampled, row = [], 0
-    for i, scheduled in enumerate(batch.requests):
+    for i, (scheduled, guesses) in enumerate(zip(batch.requests, draft.guesses, strict=True)):
         if scheduled.is_sampled:
             one = _Verified(
-                i, scheduled.request, row, draft.token_ids[i], draft.probs[i], mask.num_valid[i]
+                i,
+                scheduled.request,
+                row,
+                draw_position(scheduled, draft.num_certain[i]),
+                guesses,
+                draft.probs[i],
+                mask.num_valid[i],
             )
             sampled.append(one)
             row += len(one.rows)
     return sampled
+
+
+def draw_position(scheduled: ScheduledRequest, num_certain: int) -> int:
+    """Where in its output a request's first row of a step draws a token."""
+    num_before = scheduled.first_position + scheduled.num_tokens + num_certain
+    return num_before - scheduled.request.num_prompt_tokens
 
 
 def _verify_greedy(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, Tensor]:
@@ -120,19 +141,14 @@ def _verify_greedy(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, 
 
 
 def _verify_sampled(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, Tensor]:
-    uniforms = [_Uniforms(one.request, len(one.rows)) for one in group]
-    uniform = torch.cat([one.values for one in uniforms]).to(logits.device)
-    targets = sample(_target_probs(logits, group), uniform)
-    token_ids, num_accepted = verify_greedy(targets, *_layout(group, logits.device))
-    for one, n in zip(uniforms, num_accepted.tolist(), strict=True):
-        one.use(n + 1)
-    return token_ids, num_accepted
+    draws = [u for one in group for u in _uniforms(one, DRAW, len(one.rows))]
+    targets = sample(_target_probs(logits, group), _float64(draws, logits.device))
+    return verify_greedy(targets, *_layout(group, logits.device))
 
 
 def _verify_probabilistic(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, Tensor]:
     device = logits.device
     draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts = _layout(group, device)
-    uniforms = [_Uniforms(one.request, len(one.rows)).values for one in group]
     return rejection_sample(
         _target_probs(logits, group),
         draft_token_ids,
@@ -140,10 +156,21 @@ def _verify_probabilistic(logits: Tensor, group: Sequence[_Verified]) -> tuple[T
         torch.arange(len(draft_token_ids), device=device),
         cu_num_draft_tokens,
         num_valid,
-        torch.cat([uniform[:-1] for uniform in uniforms]).to(device),
-        torch.stack([uniform[-1] for uniform in uniforms]).to(device),
+        _float64(
+            [u for one in group for u in _uniforms(one, ACCEPT, len(one.draft_token_ids))], device
+        ),
+        # Which of the rows draws is settled by the others: any position of the step will do.
+        _float64([u for one in group for u in _uniforms(one, DRAW, 1)], device),
         max_num_drafts,
     )
+
+
+def _uniforms(one: _Verified, purpose: int, count: int) -> list[float]:
+    return uniforms(one.request.seed, purpose, one.position, count)
+
+
+def _float64(values: Sequence[float], device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device=device)
 
 
 def _target_probs(logits: Tensor, group: Sequence[_Verified]) -> Tensor:
@@ -169,30 +196,3 @@ def _layout(group: Sequence[_Verified], device: torch.device) -> tuple[Tensor, T
         torch.tensor([one.num_valid for one in group], dtype=torch.int32, device=device),
         max(lengths),
     )
-
-
-class _Uniforms:
-    """The next random numbers of one request, one per row; those not used come again."""
-
-    __slots__ = ("_generator", "_state", "values")
-
-    def __init__(self, request: Request, count: int) -> None:
-        if request.generator is None:
-            request.generator = _make_generator(request.params.seed)
-        self._generator = request.generator
-        self._state = self._generator.get_state()
-        self.values = torch.rand(count, dtype=torch.float64, generator=self._generator)
-
-    def use(self, count: int) -> None:
-        """Leave the generator behind the first `count`: one per token, whatever was drafted."""
-        self._generator.set_state(self._state)
-        torch.rand(count, dtype=torch.float64, generator=self._generator)
-
-
-def _make_generator(seed: int | None) -> torch.Generator:
-    generator = torch.Generator()
-    if seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(seed)
-    return generator

@@ -19,6 +19,10 @@ from structspec.vocabulary import Vocabulary
 class Scheduler:
     """Continuous batching: oldest first, within a token budget, prompts in chunks.
 
+    A step may be planned while the one before it still runs: of a request in it that guesses
+    nothing the number of its new tokens is known, though not the last of them. One that guesses is
+    held until its guesses are verified.
+
     When KV blocks run out the newest running request is preempted: it loses its blocks, keeps its
     tokens and its matcher, and is computed again later, where others took the blocks meanwhile.
     Drafts only get what nobody else needs.
@@ -43,6 +47,11 @@ class Scheduler:
     def has_requests(self) -> bool:
         """Whether any request is waiting, running or finished but not handed out yet."""
         return bool(self._waiting or self._running or self._finished)
+
+    @property
+    def num_running(self) -> int:
+        """How many requests have KV blocks."""
+        return len(self._running)
 
     def add(self, request: Request) -> None:
         """Queue a new request."""
@@ -76,32 +85,37 @@ class Scheduler:
             budget = self._admit(shares, budget)
         return self._with_drafts(shares, budget)
 
-    def update(self, batch: Batch, draft: Draft, output: SamplerOutput) -> list[Request]:
-        """Take in a step's tokens; returns each request that has news, finished ones included."""
+    def launched(self, batch: Batch, draft: Draft) -> None:
+        """Count a step's tokens as computed; their values are told to `update`, one step later."""
         for index, scheduled in enumerate(batch.requests):
             request = scheduled.request
-            if request.is_finished:
+            num_certain = draft.num_certain[index]
+            request.batch_index = index
+            request.num_computed_tokens += scheduled.num_tokens + num_certain
+            if not scheduled.is_sampled:
                 continue
+            request.num_pending += num_certain + 1
+            num_guesses = len(draft.token_ids[index]) - num_certain
+            request.is_held = num_guesses > 0
+            if scheduled.num_draft_slots:
+                self._block_manager.trim(request, request.num_computed_tokens + num_guesses)
+
+    def update(self, batch: Batch, draft: Draft, output: SamplerOutput) -> list[Request]:
+        """Take in a step's tokens; returns each request that has news, finished ones included."""
+        updated: list[Request] = []
+        for index, scheduled in enumerate(batch.requests):
+            request = scheduled.request
+            if request.is_finished:  # since this step was planned, and handed out
+                continue
+            updated.append(request)
             if request.error is not None:
                 self._finish(request, "error", request.error)
                 continue
-            num_accepted = output.num_accepted[index]
-            request.num_computed_tokens += scheduled.num_tokens + num_accepted
             if scheduled.is_sampled:
-                record_step(
-                    request.stats,
-                    draft.is_forced[index],
-                    num_accepted,
-                )
-            if output.token_ids[index] and request.stats.first_token_s is None:
-                request.stats.first_token_s = time.perf_counter() - request.arrival_time
-            reason = append_tokens(request, output.token_ids[index], self._vocabulary)
-            self._block_manager.keep(request)
-            if reason is not None:
-                self._finish(request, reason)
-            else:
-                self._block_manager.trim(request, len(request.token_ids))
-        return self.take_news(scheduled.request for scheduled in batch.requests)
+                self._take_tokens(scheduled, draft, output, index)
+            elif scheduled.num_preemptions == request.stats.num_preemptions:
+                self._block_manager.keep(request, scheduled.first_position + scheduled.num_tokens)
+        return self.take_news(updated)
 
     def take_news(self, updated: Iterable[Request] = ()) -> list[Request]:
         """`updated` and all that finished since the last call, each once."""
@@ -109,9 +123,41 @@ class Scheduler:
         self._finished.clear()
         return news
 
+    def _take_tokens(
+        self, scheduled: ScheduledRequest, draft: Draft, output: SamplerOutput, index: int
+    ) -> None:
+        request, num_certain = scheduled.request, draft.num_certain[index]
+        new, num_accepted = output.token_ids[index], output.num_accepted[index]
+        if num_certain:
+            new = [*draft.token_ids[index][:num_certain], *new]
+        request.num_pending -= num_certain + 1
+        was_guessed = len(draft.token_ids[index]) > num_certain
+        if was_guessed:
+            request.is_held = False
+        record_step(request.stats, draft.is_forced[index], num_certain + num_accepted)
+        if request.stats.first_token_s is None:
+            request.stats.first_token_s = time.perf_counter() - request.arrival_time
+        reason = append_tokens(request, new, self._vocabulary)
+        if scheduled.num_preemptions == request.stats.num_preemptions:
+            request.num_computed_tokens += num_accepted
+            self._block_manager.keep(request, self._num_verified(scheduled, len(new)))
+            if was_guessed:
+                self._block_manager.trim(request, request.num_known_tokens)
+        if reason is not None:
+            self._finish(request, reason)
+
+    @staticmethod
+    def _num_verified(scheduled: ScheduledRequest, num_new: int) -> int:
+        """Positions that the step has filled for good: all but that of its last token."""
+        return scheduled.first_position + scheduled.num_tokens + num_new - 1
+
     def _num_wanted(self, request: Request) -> int:
         """How many known tokens are still to be computed before the next sample."""
-        num_missing = len(request.token_ids) - request.num_computed_tokens
+        if request.is_held:
+            return 0
+        if request.num_output_tokens + request.num_pending >= request.max_tokens:
+            return 0  # it ends with what is on its way
+        num_missing = request.num_known_tokens - request.num_computed_tokens
         # The last token's logits wait for the grammar that masks them.
         return num_missing - 1 if request.is_grammar_pending else num_missing
 
@@ -119,12 +165,13 @@ class Scheduler:
         """Blocks for `num_tokens` more, preempting newer requests; False if itself had to go."""
         while not self._block_manager.allocate(request, request.num_computed_tokens + num_tokens):
             victim = self._running[-1]
-            self._preempt(victim)
+            self.preempt(victim)
             if victim is request:
                 return False
         return True
 
-    def _preempt(self, request: Request) -> None:
+    def preempt(self, request: Request) -> None:
+        """Take a running request's blocks; it is computed again later."""
         self._block_manager.free(request)
         self._running.remove(request)
         request.status = RequestStatus.WAITING
@@ -136,6 +183,8 @@ class Scheduler:
         """Start waiting requests while there is room for a first chunk; returns the budget left."""
         while self._waiting and budget > 0 and len(self._running) < self._config.max_num_requests:
             request = self._waiting[0]
+            if request.num_pending:
+                break  # preempted while a step ran: what it brings is part of what to compute
             num_cached = request.num_computed_tokens = self._block_manager.reuse(request)
             num_tokens = min(self._num_wanted(request), budget)
             if not self._block_manager.allocate(request, num_cached + num_tokens):
@@ -162,18 +211,28 @@ class Scheduler:
         for request, num_tokens in shares:
             is_sampled = self._is_sampled(request, num_tokens)
             num_slots = 0
-            if is_sampled and request.params.speculative:
+            if is_sampled and per_request > 0 and _may_draft(request):
                 num_slots = self._reserve_drafts(request, min(per_request, budget))
                 budget -= num_slots
-            scheduled.append(ScheduledRequest(request, num_tokens, num_slots, is_sampled))
+            scheduled.append(
+                ScheduledRequest(
+                    request,
+                    num_tokens,
+                    num_slots,
+                    is_sampled,
+                    request.num_computed_tokens,
+                    request.batch_index if request.num_pending else -1,
+                    request.stats.num_preemptions,
+                )
+            )
         return Batch(scheduled)
 
     def _reserve_drafts(self, request: Request, limit: int) -> int:
         """Blocks for drafts, as many as fit; +1: the token that follows them needs no slot yet."""
-        num_known = len(request.token_ids)
+        num_known = request.num_known_tokens
         num_slots = min(
             limit,
-            request.max_tokens - request.num_output_tokens - 1,
+            request.max_tokens - (num_known - request.num_prompt_tokens) - 1,
             self._max_model_len - num_known - 1,
             self._block_manager.num_available_tokens(request) - num_known,
         )
@@ -184,7 +243,7 @@ class Scheduler:
         return num_slots
 
     def _is_sampled(self, request: Request, num_tokens: int) -> bool:
-        return request.num_computed_tokens + num_tokens == len(request.token_ids)
+        return request.num_computed_tokens + num_tokens == request.num_known_tokens
 
     def _take_compiled(self) -> None:
         """Give requests whose grammar is ready their matcher; fail those whose grammar failed."""
@@ -212,3 +271,8 @@ class Scheduler:
         request.finish_reason = reason
         request.error = error
         self._finished.append(request)
+
+
+def _may_draft(request: Request) -> bool:
+    """With its last token unknown only a grammar can say for certain what follows."""
+    return request.params.speculative and (not request.num_pending or request.matcher is not None)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, ScheduledRequest
+from structspec.engine.batch import Batch, ScheduledRequest, guessed
 from structspec.engine.model_runner import ModelRunner
 from structspec.models import load_model
 from structspec.request import Request, SamplingParams
@@ -26,11 +26,10 @@ NUM_RUNS = 25
 def measure_ms(runner: ModelRunner, context: int, num_rows: int) -> float:
     """The median time of a pass with one known token and num_rows - 1 drafts."""
     request = Request(0, list(range(context + 1)), SamplingParams(), max_tokens=100)
-    request.num_computed_tokens = context
     request.block_table = list(range(64))
     num_drafts = num_rows - 1
-    batch = Batch([ScheduledRequest(request, 1, num_drafts, True)])
-    draft = Draft([[5] * num_drafts], [None], [[False] * num_drafts])
+    batch = Batch([ScheduledRequest(request, 1, num_drafts, True, context)])
+    draft = guessed([[5] * num_drafts])
     seconds = []
     for _ in range(NUM_RUNS):
         start = time.perf_counter()

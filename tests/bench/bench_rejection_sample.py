@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from structspec.engine.batch import Batch, Draft, Mask, ScheduledRequest
+from structspec.engine.batch import Batch, Draft, Mask, ScheduledRequest, guessed
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.request import Request, SamplingParams
 from tests.bench.timing import DEVICE, measure_us, print_table
@@ -47,7 +47,7 @@ def make_step(num_requests: int, params: dict[str, Any], has_q: bool) -> Step:
     return Step(
         logits,
         Batch([ScheduledRequest(request, 1, NUM_DRAFTS, True) for request in requests]),
-        Draft(best.tolist(), [q] * num_requests, [[False] * NUM_DRAFTS] * num_requests),
+        guessed(best.tolist(), [q] * num_requests),
         Mask(
             torch.zeros(0, VOCAB_SIZE // 32, dtype=torch.int32, device=DEVICE),
             torch.zeros(0, dtype=torch.int64, device=DEVICE),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from structspec.engine.batch import Batch, Draft, ScheduledRequest
+from structspec.engine.batch import Batch, ScheduledRequest, guessed
 from structspec.engine.model_runner import ModelRunner
 from structspec.request import Request, SamplingParams
 
@@ -27,9 +27,9 @@ def run_step(runner: ModelRunner, *shares: tuple[Request, int, int]) -> list[tor
     for request, num_known, num_drafts in shares:
         end = request.num_computed_tokens + num_known
         drafts.append(request.token_ids[end : end + num_drafts])
-        scheduled.append(ScheduledRequest(request, num_known, num_drafts, is_sampled=True))
-    none = [None] * len(drafts)
-    logits = runner.forward(Batch(scheduled), Draft(drafts, none, [0] * len(drafts)))
+        first = request.num_computed_tokens
+        scheduled.append(ScheduledRequest(request, num_known, num_drafts, True, first))
+    logits = runner.forward(Batch(scheduled), guessed(drafts))
     assert len(logits) == sum(1 + len(draft) for draft in drafts)
     for request, num_known, num_drafts in shares:
         request.num_computed_tokens += num_known + num_drafts

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec.config import EngineConfig, SpeculativeConfig
+from structspec.engine.pace import Pace
 from structspec.errors import Cancelled, EngineError
 from structspec.request import Request
 from tests.engine.toy import STOP, VOCABULARY, RandomDrafter, ToyEngine, greedy_alone, hashed_logits
@@ -34,10 +35,11 @@ def assert_blocks_add_up(toy: ToyEngine, requests: list[Request]) -> None:
     budget=st.integers(1, 24),
     max_num_requests=st.integers(1, 6),
     keeps_prefixes=st.booleans(),
+    max_share_aside=st.sampled_from([None, 0.0, 0.25, 1.0]),
     seed=st.integers(0, 1000),
 )
 def test_any_batching_preemption_prefixes_and_drafts_write_what_the_model_alone_writes(
-    prompts, block_size, num_tokens, budget, max_num_requests, keeps_prefixes, seed
+    prompts, block_size, num_tokens, budget, max_num_requests, keeps_prefixes, max_share_aside, seed
 ):
     config = small_config(
         enable_prefix_caching=keeps_prefixes,
@@ -46,7 +48,8 @@ def test_any_batching_preemption_prefixes_and_drafts_write_what_the_model_alone_
         max_num_batched_tokens=budget,
         max_num_requests=max_num_requests,
     )
-    toy = ToyEngine(config, RandomDrafter(seed))
+    ahead = {} if max_share_aside is None else {"runs_ahead": True, "pace": Pace(max_share_aside)}
+    toy = ToyEngine(config, RandomDrafter(seed), **ahead)
     requests = [toy.add(prompt, max_tokens=12) for prompt in prompts]
     toy.run(requests, lambda: assert_blocks_add_up(toy, requests))
     for prompt, request in zip(prompts, requests, strict=True):

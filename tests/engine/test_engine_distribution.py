@@ -18,7 +18,7 @@ import torch
 from structspec import Grammar, GrammarCompiler, Regex
 from structspec.config import EngineConfig, SpeculativeConfig
 from structspec.constraint import Constraint
-from structspec.engine.batch import Batch, Draft
+from structspec.engine.batch import Batch, Draft, guessed
 from structspec.grammars.base import CompiledGrammar
 from structspec.masking import Masker
 from tests.engine.toy import STOP, VOCABULARY, RandomDrafter, ToyEngine, hashed_logits
@@ -108,7 +108,7 @@ def test_a_drafter_that_is_wrong_about_its_own_distribution_is_found_out():
         def propose(self, batch: Batch) -> Draft:
             draft = super().propose(batch)
             tiny = [None if q is None else q * 0.01 for q in draft.probs]  # accept nearly all
-            return Draft(draft.token_ids, tiny, draft.is_forced)
+            return guessed(draft.token_ids, tiny)
 
     worst, eps = worst_deviation(
         "regex", Liar(7, lambda context: hashed_logits((*context, 5))), 0.7

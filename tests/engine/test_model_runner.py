@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, ScheduledRequest
+from structspec.engine.batch import Batch, ScheduledRequest, guessed
 from structspec.engine.model_runner import ModelRunner
 from structspec.models import LoadedModel, load_model
 from structspec.models.linear import can_pack
@@ -71,9 +71,7 @@ def test_rejected_drafts_leave_no_trace(runner: ModelRunner, alone: torch.Tensor
     request = make_request(IDS, range(12))
     run_step(runner, (request, 20, 0))
     wrong = [(token + 1) % TINY_VOCAB_SIZE for token in IDS[21:30]]
-    runner.forward(
-        Batch([ScheduledRequest(request, 1, len(wrong), True)]), Draft([wrong], [None], [0])
-    )
+    runner.forward(Batch([ScheduledRequest(request, 1, len(wrong), True, 20)]), guessed([wrong]))
     request.num_computed_tokens += 1  # all rejected
     assert same(feed(runner, request, [4, 65]), alone[21:])
 
@@ -88,14 +86,14 @@ def test_rows_follow_the_batch_and_unsampled_requests_have_none(
             ScheduledRequest(sampled, 40, 3, is_sampled=True),
         ]
     )
-    logits = runner.forward(batch, Draft([[], IDS[40:42]], [None, None], [0, 0]))
+    logits = runner.forward(batch, guessed([[], IDS[40:42]]))
     assert logits.shape == (3, TINY_VOCAB_SIZE)
     assert same(logits, alone[39:42])
 
 
 def test_a_step_without_a_sampled_request_has_no_rows(runner: ModelRunner) -> None:
     batch = Batch([ScheduledRequest(make_request(IDS, range(12)), 7, 0, is_sampled=False)])
-    assert runner.forward(batch, Draft([[]], [None], [0])).shape == (0, TINY_VOCAB_SIZE)
+    assert runner.forward(batch, guessed([[]])).shape == (0, TINY_VOCAB_SIZE)
 
 
 def test_logits_may_be_changed_in_place(runner: ModelRunner) -> None:

@@ -104,7 +104,7 @@ def computed(manager: BlockManager, tokens: list[int]) -> Request:
     request.num_computed_tokens = manager.reuse(request)
     assert manager.allocate(request, len(tokens))
     request.num_computed_tokens = len(tokens)
-    manager.keep(request)
+    manager.keep(request, len(tokens))
     return request
 
 
@@ -167,7 +167,7 @@ def test_a_found_block_holds_the_tokens_that_were_computed_into_it(block_size, a
             for index in range(num_cached // block_size, len(request.block_table)):
                 content[request.block_table[index]] = tuple(tokens[: (index + 1) * block_size])
             request.num_computed_tokens = len(tokens)
-            manager.keep(request)
+            manager.keep(request, len(tokens))
             running.append(request)
         held = {block_id for request in running for block_id in request.block_table}
         assert len(held) + manager.num_free_blocks == manager.num_blocks

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from structspec.engine import rejection_sampler
-from structspec.engine.batch import Batch, Draft, Mask, ScheduledRequest
+from structspec.engine.batch import Batch, Mask, ScheduledRequest, guessed
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.request import Request, SamplingParams
 
@@ -42,13 +42,13 @@ def run(logits, requests, drafts, *, allowed=None, num_valid=None, probs=None, s
     sampled = sampled or [True] * len(requests)
     batch = Batch(
         [
-            ScheduledRequest(r, 1, len(d), s)
+            ScheduledRequest(r, 1, len(d), s, r.num_known_tokens - 1)
             for r, d, s in zip(requests, drafts, sampled, strict=True)
         ]
     )
-    draft = Draft(drafts, probs or [None] * len(drafts), [0] * len(drafts))
+    draft = guessed(drafts, probs)
     mask = make_mask(allowed or {}, num_valid or [len(d) for d in drafts])
-    return RejectionSampler(VOCAB_SIZE, (STOP,))(logits, batch, draft, mask)
+    return RejectionSampler(VOCAB_SIZE, (STOP,))(logits, batch, draft, mask).read()
 
 
 def test_greedy_takes_drafts_while_they_are_the_best_token():
@@ -122,6 +122,7 @@ def test_a_seed_gives_the_same_tokens_whatever_is_drafted_and_whoever_is_beside(
             logits += [torch.randn(1, VOCAB_SIZE) for _ in others]
             output = run(torch.cat(logits), [request, *others], [draft, *([] for _ in others)])
             tokens += output.token_ids[0]
+            request.token_ids += output.token_ids[0]
         return tokens[:30]
 
     alone = write(lambda tokens: [], 0)
@@ -135,7 +136,9 @@ def test_requests_with_different_seeds_differ():
 
     def write(seed):
         request = make_request(temperature=1.0, seed=seed)
-        return [run(flat.clone(), [request], [[]]).token_ids[0][0] for _ in range(30)]
+        for _ in range(30):
+            request.token_ids += run(flat.clone(), [request], [[]]).token_ids[0]
+        return request.output_token_ids
 
     assert write(1) == write(1)
     assert write(1) != write(2)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 import torch
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, Mask
+from structspec.engine.batch import Batch, Draft, Mask, guessed
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.engine import Engine
+from structspec.engine.model_runner import known_token_ids
+from structspec.engine.pace import Pace
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.scheduler import Scheduler
 from structspec.request import Request, SamplingParams
@@ -42,19 +44,25 @@ class ToyRunner:
         self._block_size = block_size
         self._conditional = conditional
 
-    def forward(self, batch: Batch, draft: Draft) -> torch.Tensor:
+    def forward(
+        self, batch: Batch, draft: Draft, last_token_ids: torch.Tensor | None = None
+    ) -> torch.Tensor:
         rows = []
-        for scheduled, draft_token_ids in zip(batch.requests, draft.token_ids, strict=True):
-            request = scheduled.request
-            start = request.num_computed_tokens
-            known = request.token_ids[start : start + scheduled.num_tokens]
+        last = [] if last_token_ids is None else last_token_ids.tolist()
+        for index, (scheduled, draft_token_ids) in enumerate(
+            zip(batch.requests, draft.token_ids, strict=True)
+        ):
+            request, start = scheduled.request, scheduled.first_position
+            known = known_token_ids(scheduled, last)
+            assert len(known) == scheduled.num_tokens
             for position, token_id in enumerate([*known, *draft_token_ids], start):
                 self._slots[self._slot(request, position)] = token_id
             if scheduled.is_sampled:
-                last = start + scheduled.num_tokens
+                end = start + scheduled.num_tokens + len(draft_token_ids)
+                num_guesses = len(draft_token_ids) - draft.num_certain[index]
                 rows += [
-                    self._conditional(self._context(request, last + i))
-                    for i in range(len(draft_token_ids) + 1)
+                    self._conditional(self._context(request, length))
+                    for length in range(end - num_guesses, end + 1)
                 ]
         return torch.tensor(rows, dtype=torch.float32).reshape(-1, VOCABULARY.vocab_size)
 
@@ -79,6 +87,8 @@ class RandomDrafter:
         probs: list[torch.Tensor | None] = []
         for scheduled in batch.requests:
             num_drafts = self._random.randint(0, scheduled.num_draft_slots)
+            if not scheduled.may_guess:
+                num_drafts = 0
             context = tuple(scheduled.request.token_ids)
             drafted: list[int] = []
             q_rows = []
@@ -91,7 +101,7 @@ class RandomDrafter:
                 q_rows.append(q)
             token_ids.append(drafted)
             probs.append(torch.stack(q_rows) if q_rows else None)
-        return Draft(token_ids, probs, [[False] * len(drafted) for drafted in token_ids])
+        return guessed(token_ids, probs)
 
 
 class NoMasker:
@@ -101,7 +111,7 @@ class NoMasker:
         return Mask(
             torch.zeros((0, VOCABULARY.num_words), dtype=torch.int32),
             torch.zeros(0, dtype=torch.int64),
-            [len(token_ids) for token_ids in draft.token_ids],
+            [len(token_ids) for token_ids in draft.guesses],
         )
 
     def advance(self, batch: Batch, output: object) -> None:
@@ -118,6 +128,8 @@ class ToyEngine:
         *,
         conditional: Conditional = hashed_logits,
         masker: object = None,
+        runs_ahead: bool = False,
+        pace: Pace | None = None,
     ) -> None:
         assert config.num_blocks is not None
         self.block_manager = BlockManager(
@@ -132,6 +144,8 @@ class ToyEngine:
             ToyRunner(config.num_blocks, config.block_size, conditional),
             masker or NoMasker(),
             RejectionSampler(VOCABULARY.vocab_size, VOCABULARY.stop_token_ids),
+            runs_ahead=runs_ahead,
+            pace=pace,
         )
         self._num_requests = 0
 
