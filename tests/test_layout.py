@@ -129,17 +129,8 @@ KERNELS = [p for p in SOURCES if p.is_relative_to(ROOT / "kernels")]
 
 @pytest.mark.skipif(not KERNELS, reason="there are no kernels yet")
 def test_kernels_know_only_their_compilers_and_each_other() -> None:
-    standard = {
-        "__future__",
-        "collections",
-        "contextlib",
-        "dataclasses",
-        "ctypes",
-        "functools",
-        "math",
-        "os",
-    }
-    standard |= {"typing"}
+    standard = {"__future__", "collections", "contextlib", "ctypes", "functools", "math", "os"}
+    standard |= {"dataclasses", "typing"}
     compilers = {"torch", "triton", "numba", "llvmlite", "numpy"}  # the last three: the CPU's
     allowed = {"structspec.kernels"} | compilers | standard
     for path in KERNELS:
