@@ -9,7 +9,10 @@
 `target` is the argmax of each row, or a token drawn from it: a one-hot draft d is then accepted
 with probability p(d), and what replaces it is drawn from p without d.
 
-Request i's drafts start at cu_num_draft_tokens[i], its rows at the same plus i.
+Request i's drafts start at cu_num_draft_tokens[i], its rows at the same plus i. Lengths that were
+padded for a CUDA graph: requests behind the real ones repeat the last of cu_num_draft_tokens, and
+rows and drafts behind the real ones are never looked at for a real request. A padded request gets
+the token of some row, or -1 where there is none; nothing out of bounds is read or written.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ def verify_greedy_reference(
     cu_num_draft_tokens: Tensor,
     num_valid: Tensor,
     max_num_drafts: int,
+    last: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The specification: the loop of the module docstring."""
     targets, drafts = target_token_ids.tolist(), draft_token_ids.tolist()
@@ -37,8 +41,10 @@ def verify_greedy_reference(
         while first + n < end and n != valid and drafts[first + n] == targets[first + i + n]:
             n += 1
         output = targets[first + i : first + i + n + 1]
-        padded.append(output + [-1] * (max_num_drafts - n))
+        padded.append(output + [-1] * (max_num_drafts + 1 - len(output)))
         num_accepted.append(n)
+        if last is not None:
+            last[i] = padded[i][n]
     token_ids = torch.tensor(padded, dtype=torch.int64, device=target_token_ids.device)
     return (
         token_ids.view(-1, max_num_drafts + 1),
@@ -46,7 +52,7 @@ def verify_greedy_reference(
     )
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["max_num_drafts", "num_rows"])  # type: ignore[untyped-decorator]
 def _verify_greedy_kernel(
     target_token_ids_ptr: tl.tensor,
     draft_token_ids_ptr: tl.tensor,
@@ -54,24 +60,30 @@ def _verify_greedy_kernel(
     num_valid_ptr: tl.tensor,
     token_ids_ptr: tl.tensor,
     num_accepted_ptr: tl.tensor,
+    last_ptr: tl.tensor,
     max_num_drafts: tl.tensor,
+    num_rows: tl.tensor,
+    HAS_LAST: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
 ) -> None:
     i = tl.program_id(0)
     first = tl.load(cu_num_draft_tokens_ptr + i)
     num_drafts = tl.load(cu_num_draft_tokens_ptr + i + 1) - first
     num_valid = tl.load(num_valid_ptr + i)
-    output_ptr = token_ids_ptr + i * (max_num_drafts + 1)
 
-    num_accepted = 0
-    for j in range(num_drafts):
-        if num_accepted == j and j != num_valid:
-            d = tl.load(draft_token_ids_ptr + first + j)
-            if d == tl.load(target_token_ids_ptr + first + i + j):
-                tl.store(output_ptr + j, d)
-                num_accepted += 1
-    next_token_id = tl.load(target_token_ids_ptr + first + i + num_accepted)
-    tl.store(output_ptr + num_accepted, next_token_id)
+    j = tl.arange(0, BLOCK_SIZE)
+    row = first + i + j
+    targets = tl.load(
+        target_token_ids_ptr + row, mask=(j <= num_drafts) & (row < num_rows), other=-1
+    )
+    drafts = tl.load(draft_token_ids_ptr + first + j, mask=j < num_drafts, other=-1)
+    stands = (drafts == targets) & (j < num_drafts) & (j != num_valid)
+    num_accepted = tl.min(tl.where(stands, BLOCK_SIZE, j), 0)  # j == num_drafts never stands
+    output = tl.where(j <= num_accepted, targets, -1)
+    tl.store(token_ids_ptr + i * (max_num_drafts + 1) + j, output, mask=j < max_num_drafts + 1)
     tl.store(num_accepted_ptr + i, num_accepted)
+    if HAS_LAST:
+        tl.store(last_ptr + i, tl.sum(tl.where(j == num_accepted, targets, 0), 0))
 
 
 def verify_greedy_triton(
@@ -80,11 +92,12 @@ def verify_greedy_triton(
     cu_num_draft_tokens: Tensor,
     num_valid: Tensor,
     max_num_drafts: int,
+    last: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The kernel, one program per request; on a CPU it needs Triton's interpreter."""
-    num_requests, device = num_valid.shape[0], target_token_ids.device
-    token_ids = torch.full((num_requests, max_num_drafts + 1), -1, device=device)
-    num_accepted = torch.zeros(num_requests, dtype=torch.int32, device=device)
+    num_requests = num_valid.shape[0]
+    token_ids = target_token_ids.new_empty(num_requests, max_num_drafts + 1)
+    num_accepted = torch.empty_like(num_valid)
     if num_requests > 0:
         _verify_greedy_kernel[(num_requests,)](
             target_token_ids,
@@ -93,7 +106,12 @@ def verify_greedy_triton(
             num_valid,
             token_ids,
             num_accepted,
+            token_ids if last is None else last,
             max_num_drafts,
+            target_token_ids.shape[0],
+            HAS_LAST=last is not None,
+            BLOCK_SIZE=max(16, triton.next_power_of_2(max_num_drafts + 1)),  # few variants
+            num_warps=1,
         )
     return token_ids, num_accepted
 
@@ -104,16 +122,21 @@ def verify_greedy(
     cu_num_draft_tokens: Tensor,  # [num_requests + 1] int32
     num_valid: Tensor,  # [num_requests] int32: the draft there, if any, is rejected
     max_num_drafts: int,
+    last: Tensor | None = None,  # [num_requests] int64, written: the token behind the accepted
 ) -> tuple[Tensor, Tensor]:
     """Accepted drafts and one more token per request, and how many drafts were accepted.
 
     Returns token_ids [num_requests, max_num_drafts + 1] int64, padded with -1, and num_accepted
-    [num_requests] int32.
+    [num_requests] int32. One launch, which a CUDA graph may capture; see above for padding.
     """
     assert target_token_ids.dtype == draft_token_ids.dtype == torch.int64
     assert target_token_ids.is_contiguous() and draft_token_ids.is_contiguous()
     assert cu_num_draft_tokens.dtype == num_valid.dtype == torch.int32
     assert cu_num_draft_tokens.is_contiguous() and num_valid.is_contiguous()
-    assert target_token_ids.shape[0] == draft_token_ids.shape[0] + num_valid.shape[0]
+    assert cu_num_draft_tokens.shape[0] == num_valid.shape[0] + 1
+    if last is not None:
+        assert last.dtype == torch.int64 and last.shape == num_valid.shape and last.is_contiguous()
     launch = verify_greedy_triton if target_token_ids.is_cuda else verify_greedy_reference
-    return launch(target_token_ids, draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts)
+    return launch(
+        target_token_ids, draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts, last
+    )

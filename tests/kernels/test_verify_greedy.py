@@ -71,8 +71,47 @@ def test_an_empty_batch_gives_an_empty_answer(verify, device):
 
 
 def test_the_wrapper_refuses_a_layout_that_does_not_add_up():
+    ids, lengths = torch.tensor([1, 2, 3]), torch.tensor([0, 1, 2], dtype=torch.int32)
     with pytest.raises(AssertionError):
-        call(verify_greedy, [([1, 2, 3], [1], 1)], "cpu")
+        verify_greedy(ids, ids[:2], lengths, lengths[:1], 1)
+
+
+@BOTH
+def test_the_last_token_of_each_request_is_written_where_it_is_wanted(verify, device):
+    last = torch.full((3,), 99, device=device)
+    verify(
+        torch.tensor([1, 2, 3, 5, 6, 7], device=device),
+        torch.tensor([1, 9, 6], device=device),
+        torch.tensor([0, 2, 2, 3], dtype=torch.int32, device=device),
+        torch.tensor([2, 0, 1], dtype=torch.int32, device=device),
+        2,
+        last,
+    )
+    assert last.tolist() == [2, 5, 7]
+
+
+@BOTH
+def test_padding_changes_nothing_and_a_request_without_a_row_gets_no_token(verify, device):
+    """One request of two rows in buckets of 3 requests, 3 rows and 4 drafts."""
+    last = torch.full((3,), 99, device=device)
+    token_ids, num_accepted = verify(
+        torch.tensor([7, 8, 42], device=device),
+        torch.tensor([7, 8, 42, 42], device=device),
+        torch.tensor([0, 1, 1, 1], dtype=torch.int32, device=device),
+        torch.tensor([1, 4, 0], dtype=torch.int32, device=device),
+        2,
+        last,
+    )
+    assert token_ids.tolist() == [[7, 8, -1], [42, -1, -1], [-1, -1, -1]]
+    assert num_accepted.tolist() == [1, 0, 0]
+    assert last.tolist() == [8, 42, -1]
+
+
+@BOTH
+def test_long_drafts_stand_too(verify, device):
+    target = list(range(40))
+    token_ids, num_accepted = call(verify, [(target, target[:39], 39)], device)
+    assert token_ids == [target] and num_accepted == [39]
 
 
 @pytest.mark.parametrize("toy", ONE_HOT.values(), ids=ONE_HOT)
