@@ -9,6 +9,7 @@ to MIN_ROWS, and a decode step is bit-identical to the same row inside a batch o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,7 +18,29 @@ from structspec.kernels.invariant_linear import invariant_linear
 
 MIN_ROWS = 4  # fewer rows take longer, and one row alone has other bits
 
-Linear = Callable[[Tensor], Tensor]  # [num_rows, in_size] -> [num_rows, out_size]
+
+_Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # of x, weight and bias
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """x -> x weight^T + bias, [num_rows, in_size] -> [num_rows, out_size]."""
+
+    weight: Tensor  # [out_size, in_size], or what oneDNN has made of it
+    bias: Tensor | None
+    product: _Product
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.product(x, self.weight, self.bias)
+
+    def unrounded(self, x: Tensor) -> Tensor:
+        """On a GPU the float32 sums of half-precision numbers, elsewhere what a call gives."""
+        if not x.is_cuda or x.dtype.itemsize > 2:
+            return self(x)
+        if self.product is invariant_linear:
+            return invariant_linear(x, self.weight, self.bias, out_dtype=torch.float32)
+        out = torch.mm(x, self.weight.t(), out_dtype=torch.float32)
+        return out if self.bias is None else out.add_(self.bias)
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -39,14 +62,13 @@ def make_linear(
     On a GPU a row's bits may depend on the number of rows, unless the product `is_invariant`.
     """
     if is_invariant and weight.is_cuda:
-        return lambda x: invariant_linear(x, weight, bias)
+        return Linear(weight, bias, invariant_linear)
     if not can_pack(weight):
-        return lambda x: torch.nn.functional.linear(x, weight, bias)
+        return Linear(weight, bias, torch.nn.functional.linear)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, MIN_ROWS)
-    product = torch.ops.mkldnn._linear_pointwise.default
+    return Linear(packed, bias, _packed_product)
 
-    def linear(x: Tensor) -> Tensor:
-        out: Tensor = product(x, packed, bias, "none", [], "")
-        return out
 
-    return linear
+def _packed_product(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    out: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, packed, bias, "none", [], "")
+    return out

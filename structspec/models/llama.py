@@ -3,6 +3,10 @@
 Names inside are Hugging Face's. Query, key and value weights are one matrix, gate and up another;
 biases and query/key norms are used where the checkpoint has them (that is all that sets Qwen2,
 Qwen3 and Mistral apart). The residual stream stays in one buffer that each norm adds to.
+
+On a GPU a step of few rows, which decodes or verifies, runs a layer as fused kernels: launches and
+the reading of weights are what takes the time there. Not in float16: the residual stream times a
+norm's weight, which a fused product rounds, may be out of its range.
 """
 
 from __future__ import annotations
@@ -16,6 +20,13 @@ from torch import Tensor
 
 from structspec.errors import ModelError
 from structspec.kernels.add_rms_norm import add_rms_norm
+from structspec.kernels.few_rows import (
+    linear_add,
+    make_arrivals,
+    norm_gate_up_silu,
+    norm_linear,
+    norm_qkv_rotate_store,
+)
 from structspec.kernels.paged_attention import paged_attention
 from structspec.kernels.rotate_and_store import rotate_and_store
 from structspec.kernels.silu_mul import silu_mul
@@ -26,6 +37,8 @@ from structspec.models.rope import rope_table
 
 if TYPE_CHECKING:  # the cache is sized from a LlamaConfig: importing it here would be a circle
     from structspec.engine.kv_cache import KVCache
+
+FEW_ROWS = 32  # so many at most are fused; beyond, a library's products read faster
 
 Weights = Mapping[str, Tensor]  # Hugging Face names; may read and convert on access
 
@@ -69,6 +82,14 @@ class Llama:
         self._lm_head = reader.linear(head)
         tables = rope_table(config.rope, config.head_dim, config.max_model_len)
         self._cos, self._sin = (table.to(device) for table in tables)
+        self._arrivals = make_arrivals(config.hidden_size, device)
+        self._can_fuse = (
+            device.type == "cuda"
+            and not is_batch_invariant
+            and dtype in (torch.bfloat16, torch.float32)
+            and self._lm_head.bias is None
+            and all(_can_fuse(layer) for layer in self._layers)
+        )
 
     @torch.no_grad()  # not inference_mode: the sampler changes the logits in place
     def forward(self, inputs: ForwardInput, kv_cache: KVCache) -> Tensor:
@@ -81,6 +102,8 @@ class Llama:
         """The residual stream behind the last layer, [num_rows, hidden_size]."""
         eps = self.config.rms_norm_eps
         x = self._embedding[token_ids]  # [num_rows, hidden_size]
+        if self._is_fused(x):
+            return self._fused_body(x, metadata, kv_cache)
         residual = torch.zeros_like(x)
         for index, layer in enumerate(self._layers):
             keys, values = kv_cache.layer(index)
@@ -92,11 +115,41 @@ class Llama:
 
     @torch.no_grad()
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits [num_rows, vocab_size] of rows of the residual stream."""
-        normed = add_rms_norm(
-            hidden, torch.zeros_like(hidden), self._norm, self.config.rms_norm_eps
-        )
-        return self._lm_head(normed)
+        """Logits [num_rows, vocab_size] of rows of the residual stream; on a GPU float32."""
+        eps = self.config.rms_norm_eps
+        if self._is_fused(hidden):
+            return norm_linear(hidden, self._norm, eps, self._lm_head.weight)
+        normed = add_rms_norm(hidden, torch.zeros_like(hidden), self._norm, eps)
+        return self._lm_head.unrounded(normed)
+
+    def _is_fused(self, rows: Tensor) -> bool:
+        return self._can_fuse and len(rows) <= FEW_ROWS
+
+    def _fused_body(
+        self, residual: Tensor, metadata: AttentionMetadata, kv_cache: KVCache
+    ) -> Tensor:
+        """`body` for few rows; changes `residual`, the embeddings, in place."""
+        eps = self.config.rms_norm_eps
+        for index, layer in enumerate(self._layers):
+            keys, values = kv_cache.layer(index)
+            qkv = norm_qkv_rotate_store(
+                residual,
+                layer.input_norm,
+                eps,
+                layer.qkv.weight,
+                layer.qkv.bias,
+                self._cos,
+                self._sin,
+                metadata.positions,
+                metadata.slot_mapping,
+                keys,
+                values,
+            )
+            x = self._attend(qkv, keys, values, metadata)
+            linear_add(x, layer.attention_out.weight, residual, self._arrivals)
+            x = norm_gate_up_silu(residual, layer.mlp_norm, eps, layer.gate_up.weight)
+            linear_add(x, layer.mlp_out.weight, residual, self._arrivals)
+        return residual
 
     def _attention(
         self, layer: _Layer, x: Tensor, keys: Tensor, values: Tensor, metadata: AttentionMetadata
@@ -114,7 +167,12 @@ class Llama:
             keys,
             values,
         )
-        attended = paged_attention(
+        return layer.attention_out(self._attend(qkv, keys, values, metadata))
+
+    def _attend(
+        self, qkv: Tensor, keys: Tensor, values: Tensor, metadata: AttentionMetadata
+    ) -> Tensor:
+        return paged_attention(
             qkv,
             keys,
             values,
@@ -125,7 +183,13 @@ class Llama:
             block_q=self._block_q,
             num_splits=self._num_splits,
         )
-        return layer.attention_out(attended)
+
+
+def _can_fuse(layer: _Layer) -> bool:
+    """Whether it has no query/key norm, which needs a whole head, and no bias but Qwen2's."""
+    others = (layer.attention_out, layer.gate_up, layer.mlp_out)
+    has_norm = len(layer.query_norm) or len(layer.key_norm)
+    return not has_norm and all(linear.bias is None for linear in others)
 
 
 class _WeightReader:
