@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from structspec.config import EngineConfig
-from structspec.engine.kv_cache import KVCache, choose_num_blocks
+from structspec.engine.kv_cache import KVCache, bytes_per_block, choose_num_blocks
+from structspec.errors import OutOfMemory
 from structspec.models.config import ModelConfig
 
 CONFIG = ModelConfig(
@@ -20,6 +24,7 @@ CONFIG = ModelConfig(
     head_dim=8,
     max_model_len=100,
 )
+BLOCK_BYTES = 2 * 3 * 2 * 8 * 16 * 4  # keys and values, layers, heads, numbers, tokens, float32
 
 
 def test_default_has_room_for_four_full_contexts() -> None:
@@ -30,13 +35,62 @@ def test_default_has_room_for_four_full_contexts() -> None:
 @pytest.mark.parametrize(("dtype", "num_bytes"), [(torch.float32, 4), (torch.bfloat16, 2)])
 def test_default_stays_within_two_gibibytes(dtype: torch.dtype, num_bytes: int) -> None:
     huge = replace(CONFIG, max_model_len=10_000_000)
-    bytes_per_block = 2 * 3 * 2 * 8 * 16 * num_bytes  # keys and values, layers, heads, numbers
+    block_bytes = BLOCK_BYTES // 4 * num_bytes
     num_blocks = choose_num_blocks(huge, EngineConfig(), dtype)
-    assert num_blocks * bytes_per_block <= 2 * 1024**3 < (num_blocks + 1) * bytes_per_block
+    assert num_blocks * block_bytes <= 2 * 1024**3 < (num_blocks + 1) * block_bytes
 
 
 def test_configured_size_is_taken_as_it_is() -> None:
-    assert choose_num_blocks(CONFIG, EngineConfig(num_blocks=5), torch.float32) == 5
+    engine = EngineConfig(num_blocks=5)
+    assert choose_num_blocks(CONFIG, engine, torch.float32) == 5
+    assert choose_num_blocks(CONFIG, engine, torch.float32, available_bytes=0) == 5
+
+
+def test_a_block_has_the_bytes_of_its_keys_and_values() -> None:
+    assert bytes_per_block(CONFIG, 16, torch.float32) == BLOCK_BYTES
+    cache = KVCache(CONFIG, 5, 16, torch.bfloat16, torch.device("cpu"))
+    assert cache.keys.nbytes + cache.values.nbytes == 5 * bytes_per_block(
+        CONFIG, 16, torch.bfloat16
+    )
+
+
+@given(available=st.integers(7 * BLOCK_BYTES, 200 * BLOCK_BYTES), requests=st.integers(1, 7))
+def test_measured_memory_is_filled_as_far_as_requests_could_use_it(available, requests):
+    engine = EngineConfig(max_num_requests=requests)
+    num_blocks = choose_num_blocks(CONFIG, engine, torch.float32, available)
+    assert num_blocks == min(available // BLOCK_BYTES, 7 * requests)
+
+
+def test_a_context_that_does_not_fit_is_refused_with_numbers_and_ways_out() -> None:
+    long = replace(CONFIG, max_model_len=2**20)  # 65,536 blocks of 6 KiB
+    with pytest.raises(OutOfMemory) as caught:
+        choose_num_blocks(long, EngineConfig(), torch.float32, 2**28)
+    message = str(caught.value)
+    assert "1048576 tokens needs a KV cache of 0.38 GiB, and 0.25 GiB are left" in message
+    for way_out in ("gpu_memory_utilization (0.9)", "a smaller model or dtype"):
+        assert way_out in message
+    found = re.search(r"max_model_len to (\d+) or less", message)
+    assert found is not None
+    fitting = int(found[1])
+    assert choose_num_blocks(
+        replace(long, max_model_len=fitting), EngineConfig(), torch.float32, 2**28
+    ) == -(-fitting // 16)
+    with pytest.raises(OutOfMemory):
+        choose_num_blocks(
+            replace(long, max_model_len=fitting + 1), EngineConfig(), torch.float32, 2**28
+        )
+
+
+def test_memory_below_nothing_is_told_as_none() -> None:
+    with pytest.raises(OutOfMemory, match=r"and 0\.00 GiB are left.*: lower max_model_len, raise"):
+        choose_num_blocks(CONFIG, EngineConfig(), torch.float32, -1)
+
+
+def test_every_request_must_have_a_block() -> None:
+    engine = EngineConfig(max_num_requests=64)
+    assert choose_num_blocks(CONFIG, engine, torch.float32, 64 * BLOCK_BYTES) == 64
+    with pytest.raises(OutOfMemory, match="max_num_requests=64"):
+        choose_num_blocks(CONFIG, engine, torch.float32, 64 * BLOCK_BYTES - 1)
 
 
 def test_layers_are_views_of_one_cache() -> None:
