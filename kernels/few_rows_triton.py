@@ -6,6 +6,7 @@ A program owns BLOCK_N rows of the weight and all rows of x. Where two columns b
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -192,6 +193,18 @@ def _norm_qkv_rotate_store_kernel(
     tl.store(out_ptr + place + HALF, high, mask=is_number)
 
 
+@functools.cache
+def _can_overlap(device: torch.device) -> bool:
+    is_nvidia = device.type == "cuda" and torch.version.cuda is not None
+    return is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def _choose_tiles(num_rows: int, weight: Tensor, *, can_split: bool = False) -> Tiles:
+    overlaps = _can_overlap(weight.device)
+    sizes = (num_rows, *weight.shape)
+    return choose_tiles(*sizes, weight.dtype, can_split=can_split, overlaps=overlaps)
+
+
 def _options(tiles: Tiles) -> dict[str, Any]:
     options: dict[str, Any] = {
         "BLOCK_M": tiles.block_m,
@@ -212,7 +225,7 @@ def norm_linear_triton(
     num_rows, num_columns, size = len(residual), *weight.shape
     out = residual.new_empty(num_rows, num_columns, dtype=torch.float32)
     if num_rows > 0:
-        tiles = tiles or choose_tiles(num_rows, num_columns, size, weight.dtype)
+        tiles = tiles or _choose_tiles(num_rows, weight)
         _norm_linear_kernel[(triton.cdiv(num_columns, tiles.block_n),)](
             residual,
             norm_weight,
@@ -235,7 +248,7 @@ def norm_gate_up_silu_triton(
     num_rows, num_columns, size = len(residual), *weight.shape
     out = residual.new_empty(num_rows, num_columns // 2)
     if num_rows > 0:
-        tiles = tiles or choose_tiles(num_rows, num_columns, size, weight.dtype)
+        tiles = tiles or _choose_tiles(num_rows, weight)
         _norm_gate_up_silu_kernel[(triton.cdiv(num_columns, tiles.block_n),)](
             residual,
             norm_weight,
@@ -258,7 +271,7 @@ def linear_add_triton(
     num_rows, num_columns, size = len(x), *weight.shape
     if num_rows == 0:
         return
-    tiles = tiles or choose_tiles(num_rows, num_columns, size, weight.dtype, can_split=True)
+    tiles = tiles or _choose_tiles(num_rows, weight, can_split=True)
     span = triton.cdiv(triton.cdiv(size, tiles.num_splits), tiles.block_k) * tiles.block_k
     grid = (triton.cdiv(num_columns, tiles.block_n), tiles.num_splits)
     assert len(arrivals) >= grid[0]
@@ -300,7 +313,7 @@ def norm_qkv_rotate_store_triton(
     qkv = residual.new_empty(num_rows, num_columns)
     if num_rows == 0:
         return qkv
-    tiles = tiles or choose_tiles(num_rows, num_columns, size, weight.dtype)
+    tiles = tiles or _choose_tiles(num_rows, weight)
     smallest = 2 if tiles.block_m == 1 else 16
     block_n = min(tiles.block_n, max(smallest, 2 * triton.next_power_of_2(head_dim // 2)))
     grid = (num_columns // head_dim, triton.cdiv(head_dim, block_n))

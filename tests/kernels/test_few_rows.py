@@ -20,6 +20,7 @@ from structspec.kernels.few_rows import (
 )
 from structspec.kernels.few_rows_tiles import MAX_ROWS, Tiles, choose_tiles
 from structspec.kernels.few_rows_triton import (
+    _norm_linear_kernel,
     linear_add_triton,
     norm_gate_up_silu_triton,
     norm_linear_triton,
@@ -108,17 +109,17 @@ def test_parts_of_a_sum_make_the_sum_again_and_again(num_splits, block_m, device
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-def make_heads(num_rows, num_heads, num_kv_heads, head_dim, dtype, device):
+def make_heads(num_rows, num_heads, num_kv_heads, head_dim, dtype, device, num_blocks=10):
     """Arguments of norm_qkv_rotate_store; the last of several is padding."""
     num_columns = (num_heads + 2 * num_kv_heads) * head_dim
     x, norm_weight, weight = make_products(num_rows, num_columns, 70, dtype, device)
     bias = random(num_columns, seed=5, dtype=dtype, device=device)
-    angles = random(50, head_dim // 2, seed=6, dtype=torch.float32, device=device)
-    order = torch.randperm(40, generator=torch.Generator().manual_seed(7))[:num_rows]
+    angles = random(64, head_dim // 2, seed=6, dtype=torch.float32, device=device)
+    order = torch.randperm(4 * num_blocks, generator=torch.Generator().manual_seed(7))[:num_rows]
     slots = order.clone()
     if num_rows > 1:
         slots[-1] = -1
-    keys = torch.zeros(10, num_kv_heads, 4, head_dim, dtype=dtype, device=device)
+    keys = torch.zeros(num_blocks, num_kv_heads, 4, head_dim, dtype=dtype, device=device)
     return [
         x,
         norm_weight,
@@ -235,3 +236,90 @@ def test_chosen_tiles_hold_all_rows_and_split_no_sum_into_nothing(
     assert num_rows <= tiles.block_m <= max(16, 2 * num_rows - 1)
     assert tiles.num_splits == 1 or can_split
     assert (tiles.num_splits - 1) * tiles.block_k < size
+
+
+# SmolLM2-135M and the shape of Llama-3.1-8B: hidden size, heads, kv heads, head_dim, inner size.
+REAL_SHAPES = pytest.mark.parametrize(
+    "shape", [(576, 9, 3, 64, 1536), (4096, 32, 8, 128, 14336)], ids=["smollm2", "llama-8b"]
+)
+REAL_TOLERANCE = {torch.float32: 3e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+
+
+@pytest.mark.gpu
+@REAL_SHAPES
+@pytest.mark.parametrize("num_rows", [1, 3, 16, 32, 64])
+@pytest.mark.parametrize("dtype", list(REAL_TOLERANCE), ids=["fp32", "fp16", "bf16"])
+def test_real_shapes_give_the_sums_of_float64(shape, num_rows, dtype, device):
+    hidden, num_heads, num_kv_heads, head_dim, inner = shape
+    bound = REAL_TOLERANCE[dtype]
+
+    def check(actual, exact):
+        torch.testing.assert_close(actual.double(), exact.double(), atol=bound, rtol=bound)
+
+    x, norm_weight, gate_up = make_products(num_rows, 2 * inner, hidden, dtype, device)
+    wide = x.double(), norm_weight.double(), EPS, gate_up.double()
+    activated = norm_gate_up_silu(x, norm_weight, EPS, gate_up)
+    check(activated, norm_gate_up_silu_reference(*wide))
+    check(norm_linear(x, norm_weight, EPS, gate_up), norm_linear_reference(*wide))
+    down = random(hidden, inner, seed=8, dtype=dtype, device=device) * inner**-0.5
+    exact = wide[0].clone()
+    linear_add_reference(activated.double(), down.double(), exact)
+    linear_add(activated, down, x, make_arrivals(hidden, device))
+    check(x, exact)
+
+    columns = (num_heads + 2 * num_kv_heads) * head_dim
+    x, norm_weight, weight = make_products(num_rows, columns, hidden, dtype, device)
+    arguments = make_heads(num_rows, num_heads, num_kv_heads, head_dim, dtype, device, 16)
+    arguments[0], arguments[1], arguments[3] = x, norm_weight, weight
+    exact = in_float64(arguments)
+    queries = rotated_queries(norm_qkv_rotate_store(*arguments), arguments)
+    check(queries, rotated_queries(norm_qkv_rotate_store_reference(*exact), exact))
+    check(arguments[-2], exact[-2])
+    check(arguments[-1], exact[-1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_rows", [1, 5])
+@pytest.mark.parametrize("num_splits", [1, 2])
+def test_kernels_that_overlap_in_a_graph_give_the_bits_of_those_that_wait(
+    num_rows, num_splits, device
+):
+    x, norm_weight, gate_up = make_products(num_rows, 2 * 1536, 576, torch.bfloat16, device)
+    down = random(576, 1536, seed=8, dtype=torch.bfloat16, device=device) / 100
+    arrivals = make_arrivals(576, device)
+
+    def run(overlaps):
+        residual = x.clone()
+        block = (1, 8, 512) if num_rows == 1 else (16, 16, 64)
+        for _ in range(30):
+            tiles = Tiles(*block, num_splits=num_splits, overlaps=overlaps)
+            activated = norm_gate_up_silu_triton(residual, norm_weight, EPS, gate_up, tiles)
+            linear_add_triton(activated, down, residual, arrivals, tiles)
+        return residual
+
+    expected = run(overlaps=False)
+    assert torch.equal(run(overlaps=True), expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = run(overlaps=True)
+    for _ in range(5):
+        captured.zero_()
+        graph.replay()
+        assert torch.equal(captured, expected)
+
+
+@pytest.mark.gpu
+def test_numbers_of_rows_share_a_compiled_kernel(device):
+    for num_rows in (2, 5, 16):
+        norm_linear(*make_rows(num_rows, device))
+    num_compiled = sum(len(cache[0]) for cache in _norm_linear_kernel.device_caches.values())
+    for num_rows in range(2, 17):
+        norm_linear(*make_rows(num_rows, device))
+    assert num_compiled == sum(
+        len(cache[0]) for cache in _norm_linear_kernel.device_caches.values()
+    )
+
+
+def make_rows(num_rows, device):
+    x, norm_weight, weight = make_products(num_rows, 96, 64, torch.bfloat16, device)
+    return x, norm_weight, EPS, weight
