@@ -200,9 +200,15 @@ def _can_overlap(device: torch.device) -> bool:
 
 
 def _choose_tiles(num_rows: int, weight: Tensor, *, can_split: bool = False) -> Tiles:
-    overlaps = _can_overlap(weight.device)
-    sizes = (num_rows, *weight.shape)
-    return choose_tiles(*sizes, weight.dtype, can_split=can_split, overlaps=overlaps)
+    num_columns, size = weight.shape
+    return choose_tiles(
+        num_rows,
+        num_columns,
+        size,
+        weight.dtype,
+        can_split=can_split,
+        overlaps=_can_overlap(weight.device),
+    )
 
 
 def _options(tiles: Tiles) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import torch
 from triton.runtime.errors import OutOfResources
@@ -149,13 +149,18 @@ def try_tiles(launch: Launch, weight: torch.Tensor, tiles: Tiles) -> bool:
     return True
 
 
+@cache
+def side_stream() -> torch.cuda.Stream:
+    return torch.cuda.Stream()
+
+
 def graph_us(works: Sequence[Callable[[], object]]) -> float:
     """Microseconds a launch, of launches that follow one another in a graph; median of 5."""
     for work in works:  # compiled and loaded before the capture
         work()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.stream(torch.cuda.Stream()):
+    with torch.cuda.stream(side_stream()):
         graph.capture_begin()  # torch.cuda.graph() would empty the allocator's cache each time
         for work in works:
             work()
