@@ -7,11 +7,13 @@ A library chooses tiles, splits of k and instructions by the number of rows, and
 another order. Here one program owns a tile of the output and runs through k from the first to the
 last number, and its tile depends on the weight alone (arXiv 2506.09501 measures what is lost
 otherwise). So a token of a decode step gets what it gets inside a prompt, a batch or a span of
-drafts. The price: few rows fill a tile badly, and narrow weights leave multiprocessors idle.
+drafts. The price: few rows fill a tile badly, and narrow weights leave multiprocessors idle. Only
+how far a program reads ahead may follow the number of rows, since no sum sees it.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -21,26 +23,58 @@ from torch import Tensor
 
 _GROUP_M = 8  # tiles of rows that share a tile of the weight while it is in the L2 cache
 _NUM_WIDE = 16384  # outputs that fill a GPU even in wide tiles: 128 programs of 128
+_MAX_STAGES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What one program computes, and with which means."""
+    """What one program computes, and with how many warps."""
 
     block_m: int  # at least 64 with whole warpgroups: fewer rows take another instruction
     block_n: int
     block_k: int
     num_warps: int
-    num_stages: int
 
 
 def choose_tile(out_size: int, dtype: torch.dtype) -> Tile:
     """The tile of every product with a weight of this size and type, whatever the rows."""
     if dtype == torch.float32:  # no tensor cores: a high tile costs as much as its rows
-        return Tile(32, 64, 16, num_warps=4, num_stages=3)
+        return Tile(32, 64, 16, num_warps=4)
     if out_size >= _NUM_WIDE:
-        return Tile(128, 128, 64, num_warps=8, num_stages=3)
-    return Tile(128, 64, 64, num_warps=4, num_stages=4)
+        return Tile(128, 128, 64, num_warps=8)
+    return Tile(128, 64, 64, num_warps=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessors:
+    """What a GPU has for its programs."""
+
+    num: int
+    shared_bytes: int  # of each
+
+
+@functools.cache
+def _multiprocessors(device: torch.device) -> Multiprocessors:
+    if device.type != "cuda":  # the interpreter has no stages
+        return Multiprocessors(1, 0)
+    properties = torch.cuda.get_device_properties(device)
+    return Multiprocessors(
+        properties.multi_processor_count, properties.shared_memory_per_multiprocessor
+    )
+
+
+def choose_num_stages(
+    tile: Tile, num_programs: int, itemsize: int, multiprocessors: Multiprocessors
+) -> int:
+    """How many steps of k a program holds: all that fit where it is alone on a multiprocessor.
+
+    Few programs must have much on its way to be as fast as the memory; many take turns, two on each
+    multiprocessor.
+    """
+    num_sharing = 1 if num_programs <= multiprocessors.num else 2
+    room = multiprocessors.shared_bytes // num_sharing - 1024  # each program pays a reserved KiB
+    stage_bytes = (tile.block_m + tile.block_n) * tile.block_k * itemsize
+    return max(2, min(_MAX_STAGES, room // stage_bytes))
 
 
 def invariant_linear_reference(
@@ -107,6 +141,7 @@ def invariant_linear_triton(
     *,
     out_dtype: torch.dtype | None = None,
     tile: Tile | None = None,
+    num_stages: int | None = None,
 ) -> Tensor:
     """The kernel, one program per tile; on a CPU it needs Triton's interpreter."""
     num_rows, in_size = x.shape
@@ -115,6 +150,10 @@ def invariant_linear_triton(
     if tile is None:
         tile = choose_tile(out_size, weight.dtype)
     num_programs = triton.cdiv(num_rows, tile.block_m) * triton.cdiv(out_size, tile.block_n)
+    if num_stages is None:
+        num_stages = choose_num_stages(
+            tile, num_programs, weight.itemsize, _multiprocessors(x.device)
+        )
     if num_programs > 0:
         _invariant_linear_kernel[(num_programs,)](
             x,
@@ -131,7 +170,7 @@ def invariant_linear_triton(
             HAS_BIAS=bias is not None,
             IS_WHOLE_K=in_size % tile.block_k == 0,
             num_warps=tile.num_warps,
-            num_stages=tile.num_stages,
+            num_stages=num_stages,
         )
     return out
 

@@ -29,17 +29,18 @@ Product = Callable[[Tensor, Tensor], Tensor]
 WEIGHTS = [(6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096)]
 NUM_ROWS = (1, 16, 128, 640, 2048)
 TILED_ROWS = (1, 128, 2048)
-TILES = [
-    Tile(128, 64, 64, num_warps=4, num_stages=4),
-    Tile(128, 64, 128, num_warps=4, num_stages=3),
-    Tile(128, 128, 64, num_warps=8, num_stages=3),
-    Tile(128, 128, 64, num_warps=8, num_stages=4),
-    Tile(128, 256, 64, num_warps=8, num_stages=3),
-    Tile(64, 256, 64, num_warps=4, num_stages=3),
-    Tile(64, 128, 64, num_warps=4, num_stages=4),
-    Tile(64, 64, 64, num_warps=4, num_stages=6),
-    Tile(64, 64, 128, num_warps=4, num_stages=4),
-    Tile(64, 32, 128, num_warps=4, num_stages=4),
+TILES = [  # and how many steps of k they hold; None: as is chosen by the number of programs
+    (Tile(128, 64, 64, num_warps=4), None),
+    (Tile(128, 64, 64, num_warps=4), 4),
+    (Tile(128, 64, 128, num_warps=4), None),
+    (Tile(128, 128, 64, num_warps=8), None),
+    (Tile(128, 128, 64, num_warps=4), None),
+    (Tile(128, 128, 64, num_warps=8), 4),
+    (Tile(128, 256, 64, num_warps=8), 4),
+    (Tile(64, 256, 64, num_warps=4), None),
+    (Tile(64, 128, 64, num_warps=4), None),
+    (Tile(64, 64, 128, num_warps=4), None),
+    (Tile(64, 32, 128, num_warps=4), None),
 ]
 
 
@@ -81,28 +82,28 @@ def measure(out_size: int, in_size: int, num_rows: int) -> tuple[object, ...]:
 
 def measure_tiles(out_size: int, in_size: int) -> list[tuple[object, ...]]:
     """The lines of the second table for one weight."""
-    lines: list[list[object]] = [[f"{out_size} x {in_size}", name_of(tile)] for tile in TILES]
+    lines: list[list[object]] = [[f"{out_size} x {in_size}", name_of(*tile)] for tile in TILES]
     for num_rows in TILED_ROWS:
         x, weight = make_case(num_rows, out_size, in_size)
         weights = copies_of(weight)
         for line, tile in zip(lines, TILES, strict=True):
-            line.append(f"{product_us(with_tile(tile), x, weights):.1f}")
+            line.append(f"{product_us(with_tile(*tile), x, weights):.1f}")
     x, weight = make_case(300, out_size, in_size)
-    first = with_tile(TILES[0])(x, weight)
+    first = with_tile(*TILES[0])(x, weight)
     for line, tile in zip(lines, TILES, strict=True):
-        line.append(torch.equal(with_tile(tile)(x, weight), first))
+        line.append(torch.equal(with_tile(*tile)(x, weight), first))
     return [tuple(line) for line in lines]
 
 
-def with_tile(tile: Tile) -> Product:
+def with_tile(tile: Tile, num_stages: int | None) -> Product:
     """The product in a tile of one's choice."""
-    return partial(invariant_linear_triton, tile=tile)
+    return partial(invariant_linear_triton, tile=tile, num_stages=num_stages)
 
 
-def name_of(tile: Tile) -> str:
-    """Such as 128x64x64 w4 s4."""
+def name_of(tile: Tile, num_stages: int | None = None) -> str:
+    """Such as 128x64x64 w4, with s4 behind it where the stages are given."""
     sizes = f"{tile.block_m}x{tile.block_n}x{tile.block_k}"
-    return f"{sizes} w{tile.num_warps} s{tile.num_stages}"
+    return f"{sizes} w{tile.num_warps}" + (f" s{num_stages}" if num_stages else "")
 
 
 if __name__ == "__main__":

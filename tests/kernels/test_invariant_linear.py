@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec.kernels.invariant_linear import (
+    Multiprocessors,
     Tile,
+    choose_num_stages,
     choose_tile,
     invariant_linear,
     invariant_linear_reference,
@@ -92,7 +94,7 @@ def test_a_row_has_the_same_bits_in_any_place_among_any_others(places):
 def test_every_tile_of_the_output_is_computed_once(num_rows, device):
     # Small tiles and many of them: the order of programs in groups leaves none out.
     x, weight, _ = make_case(num_rows, 50, 16, torch.float32, device)
-    tile = Tile(16, 16, 16, num_warps=4, num_stages=1)
+    tile = Tile(16, 16, 16, num_warps=4)
     actual = invariant_linear_triton(x, weight, tile=tile)
     assert_near(actual, invariant_linear_reference(x, weight), torch.float32)
 
@@ -148,3 +150,22 @@ def test_tiles_are_chosen_by_the_weight_and_fit_matrix_instructions():
             assert min(tile.block_m, tile.block_n, tile.block_k) >= 16
             if dtype != torch.float32:
                 assert tile.block_m >= 64 and tile.num_warps % 4 == 0
+
+
+def test_programs_read_as_far_ahead_as_shared_memory_allows():
+    tile, h200 = Tile(128, 64, 64, num_warps=4), Multiprocessors(132, 228 * 1024)
+    # A step of k is 24 KiB in bfloat16; half a multiprocessor has 114 KiB, less one reserved.
+    assert choose_num_stages(tile, 64, 2, h200) == 8
+    assert choose_num_stages(tile, 133, 2, h200) == 4
+    small = Multiprocessors(20, 100 * 1024)
+    assert choose_num_stages(tile, 20, 2, small) == 4
+    assert choose_num_stages(tile, 21, 2, small) == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("out_size", [4096, 28672])
+def test_reading_ahead_changes_no_bits(out_size, device):
+    x, weight, _ = make_case(300, out_size, 4096, torch.bfloat16, device)
+    expected = invariant_linear(x, weight)
+    for num_stages in (2, 3, 4, 6):
+        assert torch.equal(invariant_linear_triton(x, weight, num_stages=num_stages), expected)
