@@ -37,7 +37,7 @@ DTYPES = pytest.mark.parametrize(
     ids=["fp32", "fp16", "bf16"],
 )
 # Of numbers about 1: one rounding of the result, two of a factor.
-TOLERANCE = {torch.float32: 3e-6, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+TOLERANCE = {torch.float32: 5e-6, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 ROWS = pytest.mark.parametrize("num_rows", [0, 1, 2, 5, 17, 33], ids=lambda n: f"rows{n}")
 # Columns and size, none a multiple of a tile but in the last.
 SHAPES = pytest.mark.parametrize(("num_columns", "size"), [(2, 3), (38, 70), (64, 128)])
