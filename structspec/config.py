@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from structspec.errors import InvalidRequest
 
@@ -25,6 +25,20 @@ class SpeculativeConfig:
             raise InvalidRequest("prompt_lookup_min must not be above prompt_lookup_max")
 
 
+AUTO = -1  # what suits the device
+_CPU_DEFAULTS = {
+    "max_num_requests": 64,
+    "max_num_batched_tokens": 512,
+    "max_num_draft_tokens": 64,
+}
+_GPU_DEFAULTS = {
+    "max_num_requests": 256,
+    "max_num_batched_tokens": 4096,
+    "max_num_draft_tokens": 256,
+}
+_AUTO_LEAST = {"max_num_requests": 1, "max_num_batched_tokens": 1, "max_num_draft_tokens": 0}
+
+
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """Sizes and limits of one engine.
@@ -42,9 +56,11 @@ class EngineConfig:
     gpu_memory_utilization: float = 0.9
     batch_invariant: bool = False
     enable_prefix_caching: bool = True  # a beginning that was computed before is not again
-    max_num_requests: int = 64  # running at once
-    max_num_batched_tokens: int = 512  # token budget of a step, drafts included
-    max_num_draft_tokens: int = 64  # drafts in a whole step; more requests share them
+    max_num_requests: int = AUTO  # running at once: 64, on a GPU 256
+    max_num_batched_tokens: int = AUTO  # of a step, drafts included: 512, on a GPU 4096
+    max_num_draft_tokens: int = AUTO  # in a whole step; more requests share them: 64, on a GPU 256
+    async_scheduling: bool = True  # on a GPU: launch a step before the one before it is read
+    enforce_eager: bool = False  # on a GPU: without CUDA graphs; slower, starts sooner
     max_model_len: int | None = None  # None: what the model was trained for
     load_format: Literal["auto", "dummy"] = "auto"  # dummy: random weights, for benchmarks
     compile_timeout_s: float = 10.0
@@ -54,9 +70,11 @@ class EngineConfig:
     speculative: SpeculativeConfig = field(default_factory=SpeculativeConfig)
 
     def __post_init__(self) -> None:
-        _check_integers(self, 1, "block_size", "max_num_requests", "max_num_batched_tokens")
-        _check_integers(self, 1, "num_compile_threads")
-        _check_integers(self, 0, "max_num_draft_tokens", "max_compile_cache_dir_bytes")
+        _check_integers(self, 1, "block_size", "num_compile_threads")
+        _check_integers(self, 0, "max_compile_cache_dir_bytes")
+        for name, least in _AUTO_LEAST.items():
+            if getattr(self, name) != AUTO:
+                _check_integers(self, least, name)
         for name in ("num_blocks", "max_model_len"):
             if getattr(self, name) is not None:
                 _check_integers(self, 1, name)
@@ -80,6 +98,12 @@ class EngineConfig:
                 f"speculative must be a SpeculativeConfig, not {self.speculative!r}; to draft"
                 " nothing pass SpeculativeConfig(num_speculative_tokens=0)"
             )
+
+    def resolved(self, device_type: str) -> EngineConfig:
+        """With numbers in place of AUTO."""
+        defaults = _GPU_DEFAULTS if device_type == "cuda" else _CPU_DEFAULTS
+        missing: dict[str, Any] = {n: v for n, v in defaults.items() if getattr(self, n) == AUTO}
+        return replace(self, **missing)
 
 
 def _check_integers(config: object, least: int, *names: str) -> None:

@@ -26,8 +26,10 @@ class Masker:
     `request.error`, to be dropped before its tokens are used; the others are not touched.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, is_pinned: bool = False) -> None:
+        """With `is_pinned` rows stand in memory that a GPU copies from by itself."""
         self._vocabulary = vocabulary
+        self._is_pinned = is_pinned
         self._bitmask = allocate_bitmask(0, vocabulary.vocab_size)  # grows, is reused
         self._stop_row = allocate_bitmask(1, vocabulary.vocab_size)
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
@@ -58,6 +60,7 @@ class Masker:
             group = [(requests[i], jobs[i]) for i in indices]
             for index, count in zip(indices, _fill_group(backend, group, bitmask), strict=True):
                 num_valid[index] = count
+        # of the pinned memory itself: a copy from it need not be waited for
         return Mask(torch.from_numpy(bitmask), torch.tensor(rows, dtype=torch.int64), num_valid)
 
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
@@ -68,7 +71,9 @@ class Masker:
     def _buffer(self, num_rows: int) -> Bitmask:
         """Rows that allow the stop tokens alone, so that one nobody fills can still be sampled."""
         if num_rows > len(self._bitmask):
-            self._bitmask = allocate_bitmask(2 * num_rows, self._vocabulary.vocab_size)
+            shape = (2 * num_rows, self._vocabulary.num_words)
+            rows = torch.zeros(shape, dtype=torch.int32, pin_memory=self._is_pinned)
+            self._bitmask = rows.numpy()
         bitmask = self._bitmask[:num_rows]
         bitmask[:] = self._stop_row
         return bitmask

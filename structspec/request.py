@@ -111,9 +111,9 @@ class Request:
     """One request's state across steps; only the engine's thread changes it.
 
     `token_ids` is prompt then output; positions below `num_computed_tokens` are in the KV cache, or
-    will be by the steps that were launched. Of the step still running, `batch_index` is its place
-    in the batch, `num_pending` the tokens it will bring at least, and `is_held` says that there may
-    be more.
+    will be by the steps that were launched. Of the step still running, `sampled_index` is its place
+    among the sampled, `num_pending` the tokens it will bring at least, and `is_held` says that
+    there may be more.
     """
 
     request_id: int
@@ -127,9 +127,11 @@ class Request:
     num_computed_tokens: int = 0
     num_pending: int = 0
     is_held: bool = False
-    batch_index: int = -1
+    sampled_index: int = -1
     seed: int = field(init=False)
     block_table: list[int] = field(default_factory=list)
+    num_sent_blocks: int = 0  # of them, in row table_row of the tables on the device
+    table_row: int = -1
     block_digests: list[bytes] = field(default_factory=list)  # names of full blocks of tokens
     finish_reason: FinishReason | None = None
     error: StructspecError | None = None
@@ -180,8 +182,8 @@ class Request:
 
     @property
     def is_grammar_pending(self) -> bool:
-        """Whether its constraint is still being compiled."""
-        return self.compiled is not None and not self.compiled.done()
+        """Whether its constraint has given it no matcher yet: nothing may be sampled."""
+        return self.compiled is not None and self.matcher is None
 
     @property
     def usage(self) -> Usage:

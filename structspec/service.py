@@ -13,17 +13,12 @@ import torch
 
 from structspec.compiler import GrammarCompiler
 from structspec.config import EngineConfig
-from structspec.drafters.hybrid import HybridDrafter
-from structspec.engine.block_manager import BlockManager
+from structspec.engine.build import build_engine
 from structspec.engine.engine import Engine
 from structspec.engine.loop import EngineLoop, Listener
-from structspec.engine.model_runner import ModelRunner
-from structspec.engine.rejection_sampler import RejectionSampler
-from structspec.engine.scheduler import Scheduler
 from structspec.errors import InvalidRequest, OutputInvalid, PromptTooLong
 from structspec.generation import Generation, to_generation
 from structspec.grammars.base import CompiledGrammar
-from structspec.masking import Masker
 from structspec.models import load_model
 from structspec.options import Task
 from structspec.policy import resample, unless_unsupported
@@ -75,13 +70,11 @@ class Service:
             load_format=config.load_format,
             batch_invariant=config.batch_invariant,
         )
-        runner = ModelRunner(loaded, config)
+        built = build_engine(loaded, config.resolved(torch.device(device).type))
         self.tokenizer = loaded.tokenizer
         self.vocabulary = loaded.tokenizer.vocabulary
         self.defaults = loaded.generation
-        num_blocks = runner.kv_cache.num_blocks
-        # A request alone must always fit: preempting it could never make room.
-        self.max_model_len = min(loaded.config.max_model_len, num_blocks * config.block_size)
+        self.max_model_len = built.max_model_len
         self.compiler = GrammarCompiler(
             self.vocabulary,
             num_threads=config.num_compile_threads,
@@ -89,16 +82,7 @@ class Service:
             cache_dir=config.compile_cache_dir,
             max_cache_dir_bytes=config.max_compile_cache_dir_bytes,
         )
-        block_manager = BlockManager(
-            num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
-        )
-        return Engine(
-            Scheduler(config, block_manager, self.vocabulary, self.max_model_len),
-            HybridDrafter(self.vocabulary, config.speculative),
-            runner,
-            Masker(self.vocabulary),
-            RejectionSampler(self.vocabulary.vocab_size, self.vocabulary.stop_token_ids),
-        )
+        return built.engine
 
     def prepare(self, prompt: Prompt, task: Task) -> Prepared:
         """Tokenise, check lengths and start compiling; the request itself does not start yet."""

@@ -11,8 +11,9 @@ from structspec.config import EngineConfig, SpeculativeConfig
         (EngineConfig, "num_blocks", 0),
         (EngineConfig, "max_model_len", -1),
         (EngineConfig, "max_num_requests", 0),
+        (EngineConfig, "max_num_requests", True),
         (EngineConfig, "max_num_batched_tokens", 0),
-        (EngineConfig, "max_num_draft_tokens", -1),
+        (EngineConfig, "max_num_draft_tokens", -2),
         (EngineConfig, "num_compile_threads", 0),
         *((EngineConfig, "compile_timeout_s", value) for value in (0, -1.0, float("nan"))),
         *(

@@ -16,7 +16,7 @@ class ScheduledRequest:
     """One request's share of a step.
 
     Where the request takes part in a step that is still running, its last token is not known yet:
-    `last_index` is its place in that step's batch, and that token is all it computes now.
+    `last_index` is its place among that step's sampled requests, and all it computes now is that.
     """
 
     request: Request
@@ -109,9 +109,9 @@ class Sampled(Protocol):
 
     @property
     def last_token_ids(self) -> torch.Tensor:
-        """Each request's last new token, [num_requests] int64 on the sampler's device.
+        """Each sampled request's last new token, [num_sampled] int64 on the sampler's device.
 
-        To be read by what is launched next; anything where the request was not sampled.
+        To be read by what is launched next.
         """
 
     def read(self) -> SamplerOutput:
@@ -127,8 +127,8 @@ class ReadySampled:
 
     @property
     def last_token_ids(self) -> torch.Tensor:
-        """Each request's last new token, 0 where it has none."""
-        last = [token_ids[-1] if token_ids else 0 for token_ids in self.output.token_ids]
+        """Each sampled request's last new token."""
+        last = [token_ids[-1] for token_ids in self.output.token_ids if token_ids]
         return torch.tensor(last, device=self.device)
 
     def read(self) -> SamplerOutput:

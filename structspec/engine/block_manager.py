@@ -77,6 +77,7 @@ class BlockManager:
         """Take back the blocks behind position `num_tokens`."""
         while len(request.block_table) > self._num_blocks_for(num_tokens):
             self._release(request.block_table.pop())
+        request.num_sent_blocks = min(request.num_sent_blocks, len(request.block_table))
 
     def free(self, request: Request) -> None:
         """Take back all blocks of `request`, its last first: a beginning is of use for longer."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
 from concurrent.futures import CancelledError
 
 from structspec.config import EngineConfig
@@ -41,12 +40,12 @@ class Scheduler:
         self._max_model_len = max_model_len
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []  # oldest first
-        self._finished: list[Request] = []  # since the last update
+        self._news: dict[Request, None] = {}  # in order, each once
 
     @property
     def has_requests(self) -> bool:
-        """Whether any request is waiting, running or finished but not handed out yet."""
-        return bool(self._waiting or self._running or self._finished)
+        """Whether any request is waiting or running, or has news not handed out yet."""
+        return bool(self._waiting or self._running or self._news)
 
     @property
     def num_running(self) -> int:
@@ -87,27 +86,28 @@ class Scheduler:
 
     def launched(self, batch: Batch, draft: Draft) -> None:
         """Count a step's tokens as computed; their values are told to `update`, one step later."""
+        num_sampled = 0
         for index, scheduled in enumerate(batch.requests):
             request = scheduled.request
             num_certain = draft.num_certain[index]
-            request.batch_index = index
             request.num_computed_tokens += scheduled.num_tokens + num_certain
             if not scheduled.is_sampled:
                 continue
+            request.sampled_index = num_sampled
+            num_sampled += 1
             request.num_pending += num_certain + 1
             num_guesses = len(draft.token_ids[index]) - num_certain
             request.is_held = num_guesses > 0
             if scheduled.num_draft_slots:
                 self._block_manager.trim(request, request.num_computed_tokens + num_guesses)
 
-    def update(self, batch: Batch, draft: Draft, output: SamplerOutput) -> list[Request]:
-        """Take in a step's tokens; returns each request that has news, finished ones included."""
-        updated: list[Request] = []
+    def update(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
+        """Take in a step's tokens; requests that it moved on, or that end here, have news."""
         for index, scheduled in enumerate(batch.requests):
             request = scheduled.request
-            if request.is_finished:  # since this step was planned, and handed out
+            if request.is_finished:  # since this step was planned
                 continue
-            updated.append(request)
+            self._news[request] = None
             if request.error is not None:
                 self._finish(request, "error", request.error)
                 continue
@@ -115,12 +115,11 @@ class Scheduler:
                 self._take_tokens(scheduled, draft, output, index)
             elif scheduled.num_preemptions == request.stats.num_preemptions:
                 self._block_manager.keep(request, scheduled.first_position + scheduled.num_tokens)
-        return self.take_news(updated)
 
-    def take_news(self, updated: Iterable[Request] = ()) -> list[Request]:
-        """`updated` and all that finished since the last call, each once."""
-        news = list(dict.fromkeys([*updated, *self._finished]))
-        self._finished.clear()
+    def take_news(self) -> list[Request]:
+        """Requests with news since the last call, each once; a finished one is never told again."""
+        news = list(self._news)
+        self._news.clear()
         return news
 
     def _take_tokens(
@@ -153,7 +152,7 @@ class Scheduler:
 
     def _num_wanted(self, request: Request) -> int:
         """How many known tokens are still to be computed before the next sample."""
-        if request.is_held:
+        if request.is_held or request.error is not None:
             return 0
         if request.num_output_tokens + request.num_pending >= request.max_tokens:
             return 0  # it ends with what is on its way
@@ -221,7 +220,7 @@ class Scheduler:
                     num_slots,
                     is_sampled,
                     request.num_computed_tokens,
-                    request.batch_index if request.num_pending else -1,
+                    request.sampled_index if request.num_pending else -1,
                     request.stats.num_preemptions,
                 )
             )
@@ -270,7 +269,7 @@ class Scheduler:
         request.status = RequestStatus.FINISHED
         request.finish_reason = reason
         request.error = error
-        self._finished.append(request)
+        self._news[request] = None
 
 
 def _may_draft(request: Request) -> bool:

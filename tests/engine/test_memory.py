@@ -86,7 +86,7 @@ def test_cache_weights_step_and_graphs_stay_within_the_share_of_the_whole(
 def test_a_cache_takes_what_the_rest_leaves() -> None:
     fake = FakeMemory(total=2 * 2**30, held=2**30, step=2**20)
     room = int(2 * 2**30 * 0.9) - 2**30 - 2**20 - GRAPH_BYTES
-    engine = EngineConfig(max_num_requests=10_000)
+    engine = EngineConfig(max_num_requests=10_000).resolved("cuda")
     network = make_network()
     assert build_kv_cache(network, engine, fake).num_blocks == room // BLOCK_BYTES
     # What stays behind after the step, such as compiled kernels, counts as held.
@@ -94,7 +94,7 @@ def test_a_cache_takes_what_the_rest_leaves() -> None:
 
 
 def test_what_others_hold_makes_the_cache_smaller_and_at_last_too_small() -> None:
-    engine, network = EngineConfig(max_num_requests=100_000), make_network()
+    engine, network = EngineConfig(max_num_requests=100_000).resolved("cuda"), make_network()
     sizes = []
     with pytest.raises(OutOfMemory, match="gpu_memory_utilization"):
         for held in range(0, 2 * 2**30, 2**28):
@@ -104,12 +104,12 @@ def test_what_others_hold_makes_the_cache_smaller_and_at_last_too_small() -> Non
 
 def test_a_configured_cache_asks_nobody() -> None:
     fake = FakeMemory(0, 0, 0)
-    cache = build_kv_cache(make_network(), EngineConfig(num_blocks=3), fake)
+    cache = build_kv_cache(make_network(), EngineConfig(num_blocks=3).resolved("cuda"), fake)
     assert (cache.num_blocks, fake.events) == (3, [])
 
 
 def test_on_a_cpu_room_for_four_contexts_is_kept() -> None:
-    assert build_kv_cache(make_network(), EngineConfig()).num_blocks == 28
+    assert build_kv_cache(make_network(), EngineConfig().resolved("cuda")).num_blocks == 28
 
 
 class Watched:
@@ -133,7 +133,7 @@ class Watched:
 def test_largest_step_has_all_tokens_and_logits_that_may_be_asked_for(max_num_batched_tokens):
     engine = EngineConfig(
         max_num_batched_tokens=max_num_batched_tokens, max_num_requests=20, max_num_draft_tokens=30
-    )
+    ).resolved("cuda")
     watched = Watched(CONFIG)
     run_largest_step(watched, engine)
     (inputs,), (cache,) = watched.inputs, watched.caches
@@ -147,7 +147,7 @@ def test_largest_step_has_all_tokens_and_logits_that_may_be_asked_for(max_num_ba
     assert cache.num_blocks == 1 and (metadata.slot_mapping == -1).all()
 
 
-@pytest.mark.parametrize("stage", ["trying a step of max_num_batched_tokens=512", "making a KV"])
+@pytest.mark.parametrize("stage", ["trying a step of max_num_batched_tokens=4096", "making a KV"])
 def test_running_out_at_start_is_a_typed_error_that_names_the_stage(stage, monkeypatch):
     def run_out(*arguments: object) -> None:
         raise torch.OutOfMemoryError("Tried to allocate 9 GiB.")
@@ -159,7 +159,7 @@ def test_running_out_at_start_is_a_typed_error_that_names_the_stage(stage, monke
         monkeypatch.setattr(memory_module, "run_largest_step", lambda *arguments: None)
     monkeypatch.setattr(memory_module, name, run_out)
     with pytest.raises(OutOfMemory, match=stage + ".*Tried to allocate 9 GiB.*: lower"):
-        build_kv_cache(network, EngineConfig(), fake)
+        build_kv_cache(network, EngineConfig().resolved("cuda"), fake)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_gpu_is_filled_up_to_its_share(gpu):
     # 2 layers of 8 heads of 128 numbers: 256 KiB a block, 16 GiB a context.
     wide = replace(CONFIG, num_kv_heads=8, num_heads=8, head_dim=128, max_model_len=2**20)
     network, memory = make_network(wide, gpu), CudaMemory(gpu)
-    engine = EngineConfig(gpu_memory_utilization=0.8)
+    engine = EngineConfig(gpu_memory_utilization=0.8).resolved("cuda")
     cache = build_kv_cache(network, engine)
     share = memory.total_bytes() * 0.8
     assert share - 4 * 2**30 < memory.held_bytes() < share
@@ -201,5 +201,5 @@ def test_a_gpu_is_filled_up_to_its_share(gpu):
 def test_a_cache_that_a_gpu_cannot_hold_is_a_typed_error(gpu):
     network = make_network(CONFIG, gpu)
     with pytest.raises(OutOfMemory, match="making a KV cache"):
-        build_kv_cache(network, EngineConfig(num_blocks=2**26))
-    assert build_kv_cache(network, EngineConfig(num_blocks=8)).num_blocks == 8
+        build_kv_cache(network, EngineConfig(num_blocks=2**26).resolved("cuda"))
+    assert build_kv_cache(network, EngineConfig(num_blocks=8).resolved("cuda")).num_blocks == 8

@@ -61,7 +61,7 @@ class ToyRunner:
                 end = start + scheduled.num_tokens + len(draft_token_ids)
                 num_guesses = len(draft_token_ids) - draft.num_certain[index]
                 rows += [
-                    self._conditional(self._context(request, length))
+                    self._conditional(self.context(request, length))
                     for length in range(end - num_guesses, end + 1)
                 ]
         return torch.tensor(rows, dtype=torch.float32).reshape(-1, VOCABULARY.vocab_size)
@@ -70,7 +70,8 @@ class ToyRunner:
         block_id = request.block_table[position // self._block_size]
         return block_id * self._block_size + position % self._block_size
 
-    def _context(self, request: Request, length: int) -> tuple[int, ...]:
+    def context(self, request: Request, length: int) -> tuple[int, ...]:
+        """The first tokens of a request, as the cache has them."""
         return tuple(self._slots[self._slot(request, position)] for position in range(length))
 
 
@@ -132,16 +133,18 @@ class ToyEngine:
         pace: Pace | None = None,
     ) -> None:
         assert config.num_blocks is not None
+        config = config.resolved("cpu")
         self.block_manager = BlockManager(
             config.num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
         )
         self.scheduler = Scheduler(
             config, self.block_manager, VOCABULARY, config.num_blocks * config.block_size
         )
+        self.runner = ToyRunner(config.num_blocks, config.block_size, conditional)
         self.engine = Engine(
             self.scheduler,
             drafter,
-            ToyRunner(config.num_blocks, config.block_size, conditional),
+            self.runner,
             masker or NoMasker(),
             RejectionSampler(VOCABULARY.vocab_size, VOCABULARY.stop_token_ids),
             runs_ahead=runs_ahead,

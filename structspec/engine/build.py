@@ -1,0 +1,87 @@
+"""Put an engine together for a loaded model: on a GPU captured and running ahead, else plain."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+import torch
+
+from structspec.config import EngineConfig
+from structspec.drafters.hybrid import HybridDrafter
+from structspec.engine.block_manager import BlockManager
+from structspec.engine.device_runner import DeviceRunner, max_num_logits_rows
+from structspec.engine.device_sampler import DeviceSampler
+from structspec.engine.engine import Engine, Runner, Sampler
+from structspec.engine.lanes import Lanes
+from structspec.engine.model_runner import ModelRunner
+from structspec.engine.rejection_sampler import RejectionSampler
+from structspec.engine.scheduler import Scheduler
+from structspec.masking import Masker
+from structspec.models.loading import LoadedModel
+
+logger = logging.getLogger("structspec")
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEngine:
+    """An engine, and the most tokens that one of its requests may have."""
+
+    engine: Engine
+    max_model_len: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    runner: Runner
+    sampler: Sampler
+    num_blocks: int
+
+
+def build_engine(loaded: LoadedModel, config: EngineConfig) -> BuiltEngine:
+    """To be called on the thread that will use it; `config` must be `resolved` for the device."""
+    vocabulary = loaded.tokenizer.vocabulary
+    is_cuda = loaded.network.device.type == "cuda"
+    parts = _device_parts(loaded, config) if is_cuda else _cpu_parts(loaded, config)
+    # A request alone must always fit: preempting it could never make room.
+    max_model_len = min(loaded.config.max_model_len, parts.num_blocks * config.block_size)
+    block_manager = BlockManager(
+        parts.num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
+    )
+    engine = Engine(
+        Scheduler(config, block_manager, vocabulary, max_model_len),
+        HybridDrafter(vocabulary, config.speculative),
+        parts.runner,
+        Masker(vocabulary, is_pinned=is_cuda),
+        parts.sampler,
+        runs_ahead=is_cuda and config.async_scheduling,
+    )
+    return BuiltEngine(engine, max_model_len)
+
+
+def _cpu_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:
+    runner = ModelRunner(loaded, config)
+    vocabulary = loaded.tokenizer.vocabulary
+    sampler = RejectionSampler(vocabulary.vocab_size, vocabulary.stop_token_ids)
+    return _Parts(runner, sampler, runner.kv_cache.num_blocks)
+
+
+def _device_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:
+    device = loaded.network.device
+    lanes = Lanes(device)
+    num_rows = max_num_logits_rows(config)
+    last_token_ids = torch.zeros(num_rows, dtype=torch.int64, device=device)
+    runner = DeviceRunner(loaded.network, config, last_token_ids)
+    num_drafts = config.speculative.num_speculative_tokens
+    sampler = DeviceSampler(
+        loaded.tokenizer.vocabulary, num_rows, num_drafts, last_token_ids, lanes
+    )
+    start = time.perf_counter()
+    runner.warm_up()
+    if not config.enforce_eager and runner.can_capture:
+        pool = torch.cuda.graph_pool_handle()
+        runner.capture(pool)
+        sampler.capture(pool, runner.captured_logits)
+    logger.info("kernels and graphs were ready after %.1f s", time.perf_counter() - start)
+    return _Parts(runner, sampler, runner.kv_cache.num_blocks)
