@@ -38,7 +38,7 @@ from structspec.models.rope import rope_table
 if TYPE_CHECKING:  # the cache is sized from a LlamaConfig: importing it here would be a circle
     from structspec.engine.kv_cache import KVCache
 
-FEW_ROWS = 32  # so many at most are fused; beyond, a library's products read faster
+FEW_ROWS = 32  # a step of at most so many runs as fused kernels
 
 Weights = Mapping[str, Tensor]  # Hugging Face names; may read and convert on access
 
