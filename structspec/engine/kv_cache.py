@@ -65,6 +65,7 @@ def choose_num_blocks(
     if available_bytes is None:
         wanted = _NUM_DEFAULT_CONTEXTS * blocks_per_context
         return max(1, min(wanted, _MAX_DEFAULT_BYTES // block_bytes))
+    assert engine.max_num_requests >= 1
     num_blocks = max(0, available_bytes) // block_bytes
     if num_blocks < blocks_per_context:
         at_most = f" to {num_blocks * engine.block_size} or less" if num_blocks else ""

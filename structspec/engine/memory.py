@@ -4,7 +4,7 @@ available = total * gpu_memory_utilization - held - step - graphs
 
 held      what anybody has: weights, torch itself, other processes
 step      what the largest step takes for a moment, seen by running it
-graphs    a margin for captured CUDA graphs, which are made when the cache is there already
+graphs    an estimate for captured CUDA graphs, which are made when the cache is there already
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from structspec.models.out_of_memory import within_memory
 
 logger = logging.getLogger("structspec")
 
-GRAPH_BYTES = 512 * 1024**2
+_GRAPH_BYTES = 512 * 1024**2  # launches, and what a body keeps between its kernels
+_NUM_GRAPH_COPIES = 4  # of the logits: each graph keeps its own, of 1, 1/2, 1/4 … as many rows
 _NUM_SAMPLING_COPIES = 4  # of the logits: probabilities, what is cut from them, their sorted best
 
 
@@ -36,10 +37,11 @@ class MemoryUse:
     total: int
     held: int
     step: int
+    graphs: int
 
     def available(self, utilization: float) -> int:
         """What the KV cache may take; negative where there is too little even without one."""
-        return int(self.total * utilization) - self.held - self.step - GRAPH_BYTES
+        return int(self.total * utilization) - self.held - self.step - self.graphs
 
 
 class DeviceMemory(Protocol):
@@ -86,6 +88,8 @@ def build_kv_cache(
 ) -> KVCache:
     """The cache for a loaded network; raises OutOfMemory where it would be too small to serve.
 
+    Sizes in `engine` must be numbers, as `resolved` makes them.
+
     Of a GPU without `memory` its own is asked. There a step of the largest size is run, unless the
     number of blocks is configured.
     """
@@ -111,13 +115,24 @@ def build_kv_cache(
 
 
 def measure_use(network: Network, engine: EngineConfig, memory: DeviceMemory) -> MemoryUse:
-    """Run the largest step, then count."""
+    """Run the largest step, then count what it took, and what is held when it is over."""
     step = within_memory(
         lambda: memory.peak_bytes(lambda: run_largest_step(network, engine)),
         f"trying a step of max_num_batched_tokens={engine.max_num_batched_tokens}",
         "lower max_num_batched_tokens or max_num_requests, or take a smaller model or dtype",
     )
-    return MemoryUse(memory.total_bytes(), memory.held_bytes(), step)
+    graphs = graph_bytes(network.config.vocab_size, engine)
+    return MemoryUse(memory.total_bytes(), memory.held_bytes(), step, graphs)
+
+
+def graph_bytes(vocab_size: int, engine: EngineConfig) -> int:
+    """About what the graphs of all sizes will hold."""
+    return _GRAPH_BYTES + _NUM_GRAPH_COPIES * _max_num_logits_rows(engine) * vocab_size * 4
+
+
+def _max_num_logits_rows(engine: EngineConfig) -> int:
+    most = engine.max_num_requests + engine.max_num_draft_tokens
+    return max(MIN_ROWS, min(most, engine.max_num_batched_tokens))
 
 
 def run_largest_step(network: Network, engine: EngineConfig) -> None:
@@ -127,9 +142,6 @@ def run_largest_step(network: Network, engine: EngineConfig) -> None:
     """
     block_size, device = engine.block_size, network.device
     num_rows = max(MIN_ROWS, engine.max_num_batched_tokens)
-    num_logits_rows = max(
-        MIN_ROWS, min(num_rows, engine.max_num_requests + engine.max_num_draft_tokens)
-    )
     context = min(num_rows, network.config.max_model_len)
     starts = [*range(0, num_rows, context), num_rows]
     cu_seqlens_q = torch.tensor(starts, device=device)
@@ -142,7 +154,7 @@ def run_largest_step(network: Network, engine: EngineConfig) -> None:
         context_lens=cu_seqlens_q.diff(),
         block_tables=torch.zeros(table_shape, dtype=torch.int64, device=device),
     )
-    inputs = ForwardInput(torch.zeros_like(rows), rows[:num_logits_rows], metadata)
+    inputs = ForwardInput(torch.zeros_like(rows), rows[: _max_num_logits_rows(engine)], metadata)
     cache = KVCache(network.config, 1, block_size, network.dtype, device)
     logits = network.forward(inputs, cache).float()
     copies = [logits.clone() for _ in range(_NUM_SAMPLING_COPIES)]

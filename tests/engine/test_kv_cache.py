@@ -15,6 +15,7 @@ from structspec.engine.kv_cache import KVCache, bytes_per_block, choose_num_bloc
 from structspec.errors import OutOfMemory
 from structspec.models.config import ModelConfig
 
+ENGINE = EngineConfig(max_num_requests=64)
 CONFIG = ModelConfig(
     architecture="llama",
     vocab_size=100,
@@ -29,19 +30,19 @@ BLOCK_BYTES = 2 * 3 * 2 * 8 * 16 * 4  # keys and values, layers, heads, numbers,
 
 def test_default_has_room_for_four_full_contexts() -> None:
     # 100 tokens need 7 blocks of 16.
-    assert choose_num_blocks(CONFIG, EngineConfig().resolved("cuda"), torch.float32) == 28
+    assert choose_num_blocks(CONFIG, ENGINE, torch.float32) == 28
 
 
 @pytest.mark.parametrize(("dtype", "num_bytes"), [(torch.float32, 4), (torch.bfloat16, 2)])
 def test_default_stays_within_two_gibibytes(dtype: torch.dtype, num_bytes: int) -> None:
     huge = replace(CONFIG, max_model_len=10_000_000)
     block_bytes = BLOCK_BYTES // 4 * num_bytes
-    num_blocks = choose_num_blocks(huge, EngineConfig().resolved("cuda"), dtype)
+    num_blocks = choose_num_blocks(huge, ENGINE, dtype)
     assert num_blocks * block_bytes <= 2 * 1024**3 < (num_blocks + 1) * block_bytes
 
 
 def test_configured_size_is_taken_as_it_is() -> None:
-    engine = EngineConfig(num_blocks=5).resolved("cuda")
+    engine = EngineConfig(num_blocks=5)
     assert choose_num_blocks(CONFIG, engine, torch.float32) == 5
     assert choose_num_blocks(CONFIG, engine, torch.float32, available_bytes=0) == 5
 
@@ -56,7 +57,7 @@ def test_a_block_has_the_bytes_of_its_keys_and_values() -> None:
 
 @given(available=st.integers(7 * BLOCK_BYTES, 200 * BLOCK_BYTES), requests=st.integers(1, 7))
 def test_measured_memory_is_filled_as_far_as_requests_could_use_it(available, requests):
-    engine = EngineConfig(max_num_requests=requests).resolved("cuda")
+    engine = EngineConfig(max_num_requests=requests)
     num_blocks = choose_num_blocks(CONFIG, engine, torch.float32, available)
     assert num_blocks == min(available // BLOCK_BYTES, 7 * requests)
 
@@ -64,7 +65,7 @@ def test_measured_memory_is_filled_as_far_as_requests_could_use_it(available, re
 def test_a_context_that_does_not_fit_is_refused_with_numbers_and_ways_out() -> None:
     long = replace(CONFIG, max_model_len=2**20)  # 65,536 blocks of 6 KiB
     with pytest.raises(OutOfMemory) as caught:
-        choose_num_blocks(long, EngineConfig().resolved("cuda"), torch.float32, 2**28)
+        choose_num_blocks(long, ENGINE, torch.float32, 2**28)
     message = str(caught.value)
     assert "1048576 tokens needs a KV cache of 0.38 GiB, and 0.25 GiB are left" in message
     for way_out in ("gpu_memory_utilization (0.9)", "a smaller model or dtype"):
@@ -73,12 +74,12 @@ def test_a_context_that_does_not_fit_is_refused_with_numbers_and_ways_out() -> N
     assert found is not None
     fitting = int(found[1])
     assert choose_num_blocks(
-        replace(long, max_model_len=fitting), EngineConfig().resolved("cuda"), torch.float32, 2**28
+        replace(long, max_model_len=fitting), ENGINE, torch.float32, 2**28
     ) == -(-fitting // 16)
     with pytest.raises(OutOfMemory):
         choose_num_blocks(
             replace(long, max_model_len=fitting + 1),
-            EngineConfig().resolved("cuda"),
+            ENGINE,
             torch.float32,
             2**28,
         )
@@ -86,14 +87,13 @@ def test_a_context_that_does_not_fit_is_refused_with_numbers_and_ways_out() -> N
 
 def test_memory_below_nothing_is_told_as_none() -> None:
     with pytest.raises(OutOfMemory, match=r"and 0\.00 GiB are left.*: lower max_model_len, raise"):
-        choose_num_blocks(CONFIG, EngineConfig().resolved("cuda"), torch.float32, -1)
+        choose_num_blocks(CONFIG, ENGINE, torch.float32, -1)
 
 
 def test_every_request_must_have_a_block() -> None:
-    engine = EngineConfig(max_num_requests=64).resolved("cuda")
-    assert choose_num_blocks(CONFIG, engine, torch.float32, 64 * BLOCK_BYTES) == 64
+    assert choose_num_blocks(CONFIG, ENGINE, torch.float32, 64 * BLOCK_BYTES) == 64
     with pytest.raises(OutOfMemory, match="max_num_requests=64"):
-        choose_num_blocks(CONFIG, engine, torch.float32, 64 * BLOCK_BYTES - 1)
+        choose_num_blocks(CONFIG, ENGINE, torch.float32, 64 * BLOCK_BYTES - 1)
 
 
 def test_layers_are_views_of_one_cache() -> None:

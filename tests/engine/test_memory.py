@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from structspec.config import EngineConfig
 from structspec.engine import memory as memory_module
+from structspec.engine.graphs import bucket_sizes
 from structspec.engine.kv_cache import KVCache, bytes_per_block
 from structspec.engine.memory import (
-    GRAPH_BYTES,
     CudaMemory,
     MemoryUse,
     build_kv_cache,
+    graph_bytes,
     run_largest_step,
 )
 from structspec.errors import OutOfMemory
@@ -43,6 +44,11 @@ CONFIG = LlamaConfig(
 )
 BLOCK_BYTES = bytes_per_block(CONFIG, 16, torch.float32)
 CPU = torch.device("cpu")
+
+
+def sizes(**changes: Any) -> EngineConfig:
+    given = {"max_num_requests": 64, "max_num_batched_tokens": 512, "max_num_draft_tokens": 64}
+    return EngineConfig(**{**given, **changes})
 
 
 def make_network(config: LlamaConfig = CONFIG, device: torch.device = CPU) -> Llama:
@@ -73,20 +79,20 @@ class FakeMemory:
     total=st.integers(0, 2**38),
     held=st.integers(0, 2**38),
     step=st.integers(0, 2**34),
+    graphs=st.integers(0, 2**34),
     utilization=st.floats(0.01, 1.0),
 )
 def test_cache_weights_step_and_graphs_stay_within_the_share_of_the_whole(
-    total, held, step, utilization
+    total, held, step, graphs, utilization
 ):
-    available = MemoryUse(total, held, step).available(utilization)
-    assert available + held + step + GRAPH_BYTES <= total * utilization
-    assert available + held + step + GRAPH_BYTES > total * utilization - 1
+    available = MemoryUse(total, held, step, graphs).available(utilization)
+    assert total * utilization - 1 < available + held + step + graphs <= total * utilization
 
 
 def test_a_cache_takes_what_the_rest_leaves() -> None:
     fake = FakeMemory(total=2 * 2**30, held=2**30, step=2**20)
-    room = int(2 * 2**30 * 0.9) - 2**30 - 2**20 - GRAPH_BYTES
-    engine = EngineConfig(max_num_requests=10_000).resolved("cuda")
+    engine = sizes(max_num_requests=10_000)
+    room = int(2 * 2**30 * 0.9) - 2**30 - 2**20 - graph_bytes(64, engine)
     network = make_network()
     assert build_kv_cache(network, engine, fake).num_blocks == room // BLOCK_BYTES
     # What stays behind after the step, such as compiled kernels, counts as held.
@@ -94,22 +100,29 @@ def test_a_cache_takes_what_the_rest_leaves() -> None:
 
 
 def test_what_others_hold_makes_the_cache_smaller_and_at_last_too_small() -> None:
-    engine, network = EngineConfig(max_num_requests=100_000).resolved("cuda"), make_network()
-    sizes = []
+    engine, network = sizes(max_num_requests=100_000), make_network()
+    found = []
     with pytest.raises(OutOfMemory, match="gpu_memory_utilization"):
         for held in range(0, 2 * 2**30, 2**28):
-            sizes.append(build_kv_cache(network, engine, FakeMemory(2 * 2**30, held, 0)).num_blocks)
-    assert sizes == sorted(set(sizes), reverse=True) and len(sizes) > 1
+            fake = FakeMemory(2 * 2**30, held, 0)
+            found.append(build_kv_cache(network, engine, fake).num_blocks)
+    assert found == sorted(set(found), reverse=True) and len(found) > 1
+
+
+def test_graphs_of_all_sizes_keep_their_logits_within_the_estimate() -> None:
+    engine = sizes(max_num_requests=200, max_num_draft_tokens=56, max_num_batched_tokens=4096)
+    num_rows = sum(bucket_sizes(256))
+    assert num_rows * 128_256 * 4 < graph_bytes(128_256, engine) - graph_bytes(0, engine)
 
 
 def test_a_configured_cache_asks_nobody() -> None:
     fake = FakeMemory(0, 0, 0)
-    cache = build_kv_cache(make_network(), EngineConfig(num_blocks=3).resolved("cuda"), fake)
+    cache = build_kv_cache(make_network(), sizes(num_blocks=3), fake)
     assert (cache.num_blocks, fake.events) == (3, [])
 
 
 def test_on_a_cpu_room_for_four_contexts_is_kept() -> None:
-    assert build_kv_cache(make_network(), EngineConfig().resolved("cuda")).num_blocks == 28
+    assert build_kv_cache(make_network(), sizes()).num_blocks == 28
 
 
 class Watched:
@@ -131,9 +144,9 @@ class Watched:
 
 @pytest.mark.parametrize("max_num_batched_tokens", [1, 64, 512])
 def test_largest_step_has_all_tokens_and_logits_that_may_be_asked_for(max_num_batched_tokens):
-    engine = EngineConfig(
+    engine = sizes(
         max_num_batched_tokens=max_num_batched_tokens, max_num_requests=20, max_num_draft_tokens=30
-    ).resolved("cuda")
+    )
     watched = Watched(CONFIG)
     run_largest_step(watched, engine)
     (inputs,), (cache,) = watched.inputs, watched.caches
@@ -147,7 +160,7 @@ def test_largest_step_has_all_tokens_and_logits_that_may_be_asked_for(max_num_ba
     assert cache.num_blocks == 1 and (metadata.slot_mapping == -1).all()
 
 
-@pytest.mark.parametrize("stage", ["trying a step of max_num_batched_tokens=4096", "making a KV"])
+@pytest.mark.parametrize("stage", ["trying a step of max_num_batched_tokens=512", "making a KV"])
 def test_running_out_at_start_is_a_typed_error_that_names_the_stage(stage, monkeypatch):
     def run_out(*arguments: object) -> None:
         raise torch.OutOfMemoryError("Tried to allocate 9 GiB.")
@@ -159,7 +172,7 @@ def test_running_out_at_start_is_a_typed_error_that_names_the_stage(stage, monke
         monkeypatch.setattr(memory_module, "run_largest_step", lambda *arguments: None)
     monkeypatch.setattr(memory_module, name, run_out)
     with pytest.raises(OutOfMemory, match=stage + ".*Tried to allocate 9 GiB.*: lower"):
-        build_kv_cache(network, EngineConfig().resolved("cuda"), fake)
+        build_kv_cache(network, sizes(), fake)
 
 
 @pytest.fixture
@@ -188,7 +201,7 @@ def test_a_gpu_is_filled_up_to_its_share(gpu):
     # 2 layers of 8 heads of 128 numbers: 256 KiB a block, 16 GiB a context.
     wide = replace(CONFIG, num_kv_heads=8, num_heads=8, head_dim=128, max_model_len=2**20)
     network, memory = make_network(wide, gpu), CudaMemory(gpu)
-    engine = EngineConfig(gpu_memory_utilization=0.8).resolved("cuda")
+    engine = sizes(gpu_memory_utilization=0.8)
     cache = build_kv_cache(network, engine)
     share = memory.total_bytes() * 0.8
     assert share - 4 * 2**30 < memory.held_bytes() < share
@@ -201,5 +214,5 @@ def test_a_gpu_is_filled_up_to_its_share(gpu):
 def test_a_cache_that_a_gpu_cannot_hold_is_a_typed_error(gpu):
     network = make_network(CONFIG, gpu)
     with pytest.raises(OutOfMemory, match="making a KV cache"):
-        build_kv_cache(network, EngineConfig(num_blocks=2**26).resolved("cuda"))
-    assert build_kv_cache(network, EngineConfig(num_blocks=8).resolved("cuda")).num_blocks == 8
+        build_kv_cache(network, sizes(num_blocks=2**26))
+    assert build_kv_cache(network, sizes(num_blocks=8)).num_blocks == 8
