@@ -20,6 +20,7 @@ from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.scheduler import Scheduler
 from structspec.masking import Masker
 from structspec.models.loading import LoadedModel
+from structspec.models.out_of_memory import within_memory
 
 logger = logging.getLogger("structspec")
 
@@ -40,10 +41,17 @@ class _Parts:
 
 
 def build_engine(loaded: LoadedModel, config: EngineConfig) -> BuiltEngine:
-    """To be called on the thread that will use it; `config` must be `resolved` for the device."""
+    """To be called on the thread that will use it; `config` must be `resolved` for the device.
+
+    Raises OutOfMemory where the device has too little for the KV cache, or for kernels and graphs.
+    """
     vocabulary = loaded.tokenizer.vocabulary
     is_cuda = loaded.network.device.type == "cuda"
-    parts = _device_parts(loaded, config) if is_cuda else _cpu_parts(loaded, config)
+    parts = within_memory(
+        lambda: _device_parts(loaded, config) if is_cuda else _cpu_parts(loaded, config),
+        "making kernels and graphs ready",
+        "lower gpu_memory_utilization or max_num_requests, or pass enforce_eager=True",
+    )
     # A request alone must always fit: preempting it could never make room.
     max_model_len = min(loaded.config.max_model_len, parts.num_blocks * config.block_size)
     block_manager = BlockManager(

@@ -127,6 +127,8 @@ def measure_use(network: Network, engine: EngineConfig, memory: DeviceMemory) ->
 
 def graph_bytes(vocab_size: int, engine: EngineConfig) -> int:
     """About what the graphs of all sizes will hold."""
+    if engine.enforce_eager:
+        return 0
     return _GRAPH_BYTES + _NUM_GRAPH_COPIES * _max_num_logits_rows(engine) * vocab_size * 4
 
 

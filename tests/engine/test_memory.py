@@ -113,6 +113,7 @@ def test_graphs_of_all_sizes_keep_their_logits_within_the_estimate() -> None:
     engine = sizes(max_num_requests=200, max_num_draft_tokens=56, max_num_batched_tokens=4096)
     num_rows = sum(bucket_sizes(256))
     assert num_rows * 128_256 * 4 < graph_bytes(128_256, engine) - graph_bytes(0, engine)
+    assert graph_bytes(128_256, replace(engine, enforce_eager=True)) == 0
 
 
 def test_a_configured_cache_asks_nobody() -> None:
