@@ -93,29 +93,30 @@ class Engine:
         A fault inside a step fails the requests that took part and leaves the others alone.
         """
         flight, self._flight = self._flight, None
-        news: list[Request] = []
+        was_running = flight is not None
         if flight is not None and self._pace.must_wait(flight.batch, flight.draft):
-            news, flight = self._land(flight), None
+            self._land(flight)
+            flight = None
         ahead = self._launch(flight)
-        self._is_idle = flight is None and ahead is None and not news
+        self._is_idle = ahead is None and not was_running
         if flight is not None:
-            news += self._land(flight, ahead)
+            self._land(flight, ahead)
         if ahead is not None and ahead.sampled is None:
             self._sample(ahead)
         if ahead is not None and ahead.sampled is not None:
             if self._runs_ahead:
                 self._flight = ahead
             else:
-                news += self._land(ahead)
-        return news or self.scheduler.take_news()
+                self._land(ahead)
+        return self.scheduler.take_news()
 
     def _launch(self, flight: _Flight | None) -> _Flight | None:
         """Plan a step and start its forward pass; None where there is nothing to compute."""
         batch = self.scheduler.schedule()
         if not batch.requests:
             return None
-        last = flight.sampled.last_token_ids if flight is not None and flight.sampled else None
         try:
+            last = flight.sampled.last_token_ids if flight is not None and flight.sampled else None
             draft = self._drafter.propose(batch)
             self.scheduler.launched(batch, draft)
             return _Flight(batch, draft, self._runner.forward(batch, draft, last))
@@ -130,18 +131,18 @@ class Engine:
         except Exception as error:
             self._fail(flight.batch, error)
 
-    def _land(self, flight: _Flight, ahead: _Flight | None = None) -> list[Request]:
-        """Read a step, start the sampling of the one behind it, and tell what the step brought."""
+    def _land(self, flight: _Flight, ahead: _Flight | None = None) -> None:
+        """Read a step, start the sampling of the one behind it, and take in its tokens."""
         assert flight.sampled is not None
         try:
             output = flight.sampled.read()
             self._masker.advance(flight.batch, output)
         except Exception as error:
             self._fail(flight.batch, error)
-            return self.scheduler.take_news()
+            return
         if ahead is not None:
             self._sample(ahead)
-        return self.scheduler.update(flight.batch, flight.draft, output)
+        self.scheduler.update(flight.batch, flight.draft, output)
 
     def _fail(self, batch: Batch, error: Exception) -> None:
         logger.error(
