@@ -171,17 +171,31 @@ def paged_attention(
     scale: float,
     tree: Tensor | None = None,  # [num_rows] int64: bit j says that the request's row j is seen
     *,
+    max_query_len: int | None = None,
+    block_requests: Tensor | None = None,
     block_q: int | None = None,
     num_splits: int | None = None,
 ) -> Tensor:
     """Attention of every row, [num_rows, num_heads * head_dim]; compiled on the CPU.
 
-    A request of a step with a tree has at most 63 rows, and each of them its own bit set. On a GPU
-    `block_q` and `num_splits` fix how the work is cut where it is not to depend on the step.
+    A request of a step with a tree has at most 63 rows, and each of them its own bit set.
+
+    The rest is for a GPU. `max_query_len`, if the caller knows it, is the most rows that a request
+    has, or more; `block_requests` is what find_block_requests found for this `block_q`: either
+    saves a search. `block_q` and `num_splits` fix how the work is cut where it is not to depend on
+    the step. Padding rows of the result are anything.
     """
     tensors = (qkv, keys, values, cu_seqlens_q, context_lens, block_tables)
     if qkv.is_cuda:
-        return paged_attention_triton(*tensors, scale, tree, block_q=block_q, num_splits=num_splits)
+        return paged_attention_triton(
+            *tensors,
+            scale,
+            tree,
+            max_query_len=max_query_len,
+            block_requests=block_requests,
+            block_q=block_q,
+            num_splits=num_splits,
+        )
     if tree is not None or not runs_compiled(qkv):
         return paged_attention_reference(*tensors, scale, tree)
     width = qkv.shape[1] - 2 * keys.shape[1] * keys.shape[3]

@@ -68,30 +68,33 @@ def _best_of_parts_kernel(
     PART_SIZE: tl.constexpr,
 ) -> None:
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    token_ids = part * PART_SIZE + tl.arange(0, PART_SIZE)
+    word_ids = part * (PART_SIZE // 32) + tl.arange(0, PART_SIZE // 32)
+    bits = tl.arange(0, 32)
+    token_ids = word_ids[:, None] * 32 + bits[None, :]
     is_token = token_ids < vocab_size
     mask_row = tl.load(mask_rows_ptr + row)
-    num_masked = tl.where(mask_row >= 0, vocab_size, 0)
+    num_words = tl.where(mask_row >= 0, tl.cdiv(vocab_size, 32), 0)
     words = tl.load(
-        bitmask_ptr + mask_row * bitmask_stride + token_ids // 32,
-        mask=token_ids < num_masked,
-        other=-1,
+        bitmask_ptr + mask_row * bitmask_stride + word_ids, mask=word_ids < num_words, other=-1
     )
-    is_allowed = is_token & (((words >> (token_ids % 32)) & 1) != 0)
-    if tl.load(bans_stops_ptr + row) != 0:
-        for i in range(num_stops):
-            is_allowed = is_allowed & (token_ids != tl.load(stop_token_ids_ptr + i))
-    scores = tl.load(
-        logits_ptr + row * logits_stride + token_ids, mask=is_allowed, other=float("-inf")
+    scores = tl.load(  # a mask per word, not per token, leaves the loads wide
+        logits_ptr + row * logits_stride + token_ids,
+        mask=is_token & (words != 0)[:, None],
+        other=float("-inf"),
     ).to(tl.float32)
     temperature = tl.load(temperature_ptr + row)
     if temperature > 0:
-        quads = part * (PART_SIZE // 4) + tl.arange(0, PART_SIZE // 4)
+        quads = word_ids[:, None] * 8 + tl.arange(0, 8)[None, :]
         noise = gumbel(tl.load(seeds_ptr + row), tl.load(draws_ptr + row), quads)
         scores = tl.div_rn(scores, temperature) + noise
-    scores = tl.where(scores == scores, scores, float("-inf"))  # nan
-    best = tl.max(scores, 0)
-    best_id = tl.min(tl.where((scores == best) & is_token, token_ids, vocab_size), 0)
+    is_allowed = (((words[:, None] >> bits[None, :]) & 1) != 0) & (scores == scores)  # not nan
+    scores = tl.where(is_allowed, scores, float("-inf"))
+    if tl.load(bans_stops_ptr + row) != 0:
+        for i in range(num_stops):
+            is_stop = token_ids == tl.load(stop_token_ids_ptr + i)
+            scores = tl.where(is_stop, float("-inf"), scores)
+    best = tl.max(scores)
+    best_id = tl.min(tl.where((scores == best) & is_token, token_ids, vocab_size))
     place = row * tl.num_programs(1) + part
     tl.store(best_scores_ptr + place, best)
     tl.store(best_ids_ptr + place, best_id)
@@ -171,7 +174,8 @@ def sample_rows(
 ) -> Tensor:
     """Token ids [num_rows] int64, always within the vocabulary; in `out` if it is given.
 
-    Logits are read once, and those of forbidden tokens not at all. Can be captured in a CUDA graph.
+    Logits are read once, and not where all 32 tokens of a word are forbidden. A CUDA graph may
+    capture it.
     """
     num_rows, vocab_size = logits.shape
     assert logits.stride(1) == 1
