@@ -8,7 +8,7 @@ from itertools import takewhile
 from structspec.drafters.base import count_slots
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell, whole_characters
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
-from structspec.grammars.base import Matcher
+from structspec.grammars.base import Matcher, MatcherFailed
 from structspec.vocabulary import Vocabulary
 
 _MAX_TOKEN_BYTES = 16  # of a usual token: more forced text than the slots can hold is of no use
@@ -32,16 +32,24 @@ class ForcedDrafter:
         )
 
     def _propose_one(self, scheduled: ScheduledRequest) -> tuple[list[int], int]:
-        request, limit = scheduled.request, count_slots(scheduled)
-        if limit <= 0 or request.matcher is None:
+        matcher, limit = scheduled.request.matcher, count_slots(scheduled)
+        if limit <= 0 or matcher is None:
             return [], 0
-        certain = take_certain(scheduled, request.matcher, limit)
-        num_certain = len(certain)
+        try:
+            return self._propose_constrained(scheduled, matcher, limit)
+        except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
+            return [], 0
+
+    def _propose_constrained(
+        self, scheduled: ScheduledRequest, matcher: Matcher, limit: int
+    ) -> tuple[list[int], int]:
+        drafted = take_certain(scheduled, matcher, limit)
+        num_certain = len(drafted)
         if scheduled.may_guess:
-            context = [*request.last_output_token_ids(NUM_CONTEXT_TOKENS), *certain]
-            certain += take_spelled(request.matcher, context, self._vocabulary, limit - num_certain)
-            request.matcher.rollback(len(certain))
-        return certain, num_certain
+            context = [*scheduled.request.last_output_token_ids(NUM_CONTEXT_TOKENS), *drafted]
+            drafted += take_spelled(matcher, context, self._vocabulary, limit - num_certain)
+            matcher.rollback(len(drafted))
+        return drafted, num_certain
 
 
 def take_certain(scheduled: ScheduledRequest, matcher: Matcher, limit: int) -> list[int]:
