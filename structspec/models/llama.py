@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # the cache is sized from a LlamaConfig: importing it here wo
     from structspec.engine.kv_cache import KVCache
 
 FEW_ROWS = 32  # a step of at most so many runs as fused kernels
+_INVARIANT_SPLITS = 4  # of every context: few for prompts, which write each, many for one request
 
 Weights = Mapping[str, Tensor]  # Hugging Face names; may read and convert on access
 
@@ -72,8 +73,7 @@ class Llama:
         self.device = device
         self.is_batch_invariant = is_batch_invariant
         self._block_q = _invariant_block_q(config) if is_batch_invariant else None
-        # One split: where several begin depends on the step's own tokens, so on drafts and chunks.
-        self._num_splits = 1 if is_batch_invariant else None
+        self._num_splits = _INVARIANT_SPLITS if is_batch_invariant else None
         reader = _WeightReader(weights, dtype, device, is_batch_invariant)
         self._embedding = reader.tensor("model.embed_tokens.weight")
         self._layers = [_read_layer(reader, index) for index in range(config.num_layers)]

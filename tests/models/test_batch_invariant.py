@@ -27,7 +27,9 @@ CONFIG = LlamaConfig(
     rope=RopeConfig(),
     is_embedding_tied=False,
 )
-IDS = torch.randint(1000, (200,), generator=torch.Generator().manual_seed(0)).tolist()
+NUM_TOKENS = 700  # attention deals out its keys to several programs, and more than once each
+IDS = torch.randint(1000, (NUM_TOKENS,), generator=torch.Generator().manual_seed(0)).tolist()
+HERE, THERE, OTHERS = range(0, 44), range(50, 94), range(100, 144)  # blocks of requests
 GPU = pytest.mark.gpu
 DTYPES = pytest.mark.parametrize(
     ("device", "dtype"),
@@ -45,35 +47,32 @@ def make_runner(device: str, dtype: torch.dtype, *, is_batch_invariant: bool = T
     weights = DummyWeights(CONFIG, dtype, target)
     network = Llama(CONFIG, weights, dtype, target, is_batch_invariant=is_batch_invariant)
     loaded = LoadedModel("toy", CONFIG, network, None, GenerationDefaults())
-    return ModelRunner(loaded, EngineConfig(num_blocks=64))
+    return ModelRunner(loaded, EngineConfig(num_blocks=150))
 
 
 @DTYPES
 @pytest.mark.parametrize(
     "sizes",
-    [[1] * 200, [7, 1, 64, 1, 16, 63, 48], [130, 1, 2, 3, 64]],
+    [[500] + [1] * 60 + [140], [7, 1, 64, 1, 16, 63, 248, 300], [130, 1, 2, 3, 64, 500]],
     ids=["decode", "spans-and-chunks", "prompt-then-spans"],
 )
 def test_in_whatever_steps_a_request_is_computed(sizes, device, dtype):
     runner = make_runner(device, dtype)
-    whole = feed(runner, make_request(IDS, range(13)), [200])
-    assert torch.equal(feed(runner, make_request(IDS, range(20, 33)), sizes), whole)
+    whole = feed(runner, make_request(IDS, HERE), [NUM_TOKENS])
+    assert torch.equal(feed(runner, make_request(IDS, THERE), sizes), whole)
 
 
 @DTYPES
 def test_beside_whatever_other_requests(device, dtype):
     runner = make_runner(device, dtype)
-    alone = feed(runner, make_request(IDS, range(13)), [200])
-    request = make_request(IDS, range(20, 33))
+    alone = feed(runner, make_request(IDS, HERE), [NUM_TOKENS])
+    request = make_request(IDS, THERE)
     rows = []
-    for index, size in enumerate([1, 1, 90, 8, 1, 35, 64]):
-        others = [
-            make_request(IDS[other:], range(40 + 13 * other, 53 + 13 * other))
-            for other in range(index % 2)
-        ]
-        shares = [(other, 50 + 60 * (index % 3), 2) for other in others]
-        place = index % (len(shares) + 1)
-        shares.insert(place, (request, 1, size - 1))
+    for index, size in enumerate([1, 1, 90, 8, 400, 136, 64]):
+        shares = [(request, 1, size - 1)]
+        place = index // 2 % 2 if index % 2 else 0
+        if index % 2:  # another request before it or behind it
+            shares.insert(1 - place, (make_request(IDS, OTHERS), 50 + 160 * (index % 3), 2))
         rows.append(run_step(runner, *shares)[place])
     assert torch.equal(torch.cat(rows), alone)
 
@@ -81,13 +80,12 @@ def test_beside_whatever_other_requests(device, dtype):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_invariant_logits_are_near_the_usual_ones(dtype):
-    request_sizes = [130, 1, 5, 64]
     usual, invariant = (
         feed(
             make_runner("cuda", dtype, is_batch_invariant=is_invariant),
-            make_request(IDS, range(13)),
-            request_sizes,
+            make_request(IDS, HERE),
+            [500, 1, 5, 194],
         )
         for is_invariant in (False, True)
     )
-    assert (usual - invariant).abs().max() <= 0.05 * usual.std()
+    assert (usual - invariant).abs().max() <= 0.1 * usual.std()
