@@ -37,7 +37,6 @@ TILES = [  # and how many steps of k they hold; None: as is chosen by the number
     (Tile(128, 128, 64, num_warps=4), None),
     (Tile(128, 128, 64, num_warps=8), 4),
     (Tile(128, 256, 64, num_warps=8), 4),
-    (Tile(64, 256, 64, num_warps=4), None),
     (Tile(64, 128, 64, num_warps=4), None),
     (Tile(64, 64, 128, num_warps=4), None),
     (Tile(64, 32, 128, num_warps=4), None),
