@@ -30,8 +30,9 @@ class Launch:
 
 def choose_launch(block_m: int, dtype: torch.dtype) -> Launch:
     """For programs of `block_m` pairs of row and head."""
-    tile = 32 if dtype == torch.float32 else 64
-    return Launch(tile, part_tiles=128 // tile, num_warps=4 if block_m <= 64 else 8, num_stages=3)
+    if dtype == torch.float32:  # without matrix units, products live in registers
+        return Launch(32, part_tiles=4, num_warps=4 if block_m <= 16 else 8, num_stages=2)
+    return Launch(64, part_tiles=2, num_warps=4 if block_m <= 64 else 8, num_stages=3)
 
 
 def choose_block_q(
@@ -39,7 +40,7 @@ def choose_block_q(
 ) -> int:
     """Query rows of one program: a request's own where they are few, many for prompts."""
     query_len = max_query_len or -(-num_rows // num_requests)
-    most = 64 if dtype == torch.float32 else 128  # float32 has no matrix units to fill
+    most = 32 if dtype == torch.float32 else 128
     block_m = min(most, max(16, int(triton.next_power_of_2(query_len * group))))
     return max(1, block_m // group)
 
