@@ -85,7 +85,7 @@ def _attend_kernel(
     accs_ptr: tl.tensor,
     peaks_ptr: tl.tensor,
     totals_ptr: tl.tensor,
-    num_finished_ptr: tl.tensor,
+    arrivals_ptr: tl.tensor,
     scale: tl.tensor,
     num_rows: tl.tensor,
     num_requests: tl.tensor,
@@ -223,11 +223,11 @@ def _attend_kernel(
             tl.store(peaks_ptr + shift + place, peak, mask=is_row)
             tl.store(totals_ptr + shift + place, total, mask=is_row)
             tl.debug_barrier()  # all of the program's stores before its one atomic releases them
-            finished_ptr = num_finished_ptr + block * NUM_KV_HEADS + kv_head
-            is_last = tl.atomic_add(finished_ptr, 1, sem="acq_rel") == num_shares - 1
+            arrived_ptr = arrivals_ptr + block * NUM_KV_HEADS + kv_head
+            is_last = tl.atomic_add(arrived_ptr, 1, sem="acq_rel") == num_shares - 1
             tl.debug_barrier()
             if is_last:
-                tl.store(finished_ptr, 0)  # for the next launch
+                tl.store(arrived_ptr, 0)  # for the next launch
                 total, acc = add_shares(
                     accs_ptr,
                     peaks_ptr,
@@ -246,7 +246,7 @@ def _attend_kernel(
 
 
 @functools.cache
-def _num_finished(device: torch.device, size: int) -> Tensor:
+def _arrivals(device: torch.device, size: int) -> Tensor:
     """A counter for each block and kv head, 0 between launches; it outlives captured graphs."""
     assert device.type == "cpu" or not torch.cuda.is_current_stream_capturing(), "warm up first"
     return torch.zeros(size, dtype=torch.int32, device=device)
@@ -313,7 +313,7 @@ def paged_attention_triton(
         accs,
         peaks,
         totals,
-        _num_finished(qkv.device, num_counters) if has_splits else context_lens,
+        _arrivals(qkv.device, num_counters) if has_splits else context_lens,
         scale * LOG2_E,
         num_rows,
         num_requests,

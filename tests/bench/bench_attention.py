@@ -9,8 +9,7 @@ where they are not the default. torch reads one layer's keys over and over.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,12 +18,12 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from structspec.kernels.paged_attention_plan import Launch
 from structspec.kernels.paged_attention_triton import paged_attention_triton
+from tests.bench.bench_few_rows import graph_us
 
 BLOCK_SIZE = 16
 DTYPE = torch.bfloat16
 CACHE_BYTES = 8 * 1024**3
-NUM_CALLS = 32  # in one graph
-NUM_REPLAYS = 7
+MAX_LAYERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ class Inputs:
         total = case.num_requests * num_blocks
         one = (total, shape.num_kv_heads, BLOCK_SIZE, shape.head_dim)
         layer_bytes = 2 * 2 * total * shape.num_kv_heads * BLOCK_SIZE * shape.head_dim
-        self.num_layers = max(1, min(NUM_CALLS, CACHE_BYTES // layer_bytes))
+        self.num_layers = max(1, min(MAX_LAYERS, CACHE_BYTES // layer_bytes))
         self.keys = torch.randn(self.num_layers, *one, dtype=DTYPE, device="cuda")
         self.values = torch.randn_like(self.keys)
         num_rows = case.num_requests * case.query_len
@@ -129,7 +128,7 @@ class Inputs:
         self.contexts = torch.full((case.num_requests,), case.context, device="cuda")
         self.tables = torch.randperm(total, device="cuda").view(case.num_requests, num_blocks)
 
-    def ours(self, way: Way, layer: int) -> torch.Tensor:
+    def ours(self, layer: int, way: Way) -> torch.Tensor:
         return paged_attention_triton(
             self.qkv,
             self.keys[layer],
@@ -167,31 +166,12 @@ class Inputs:
         return per_key * case.context * case.num_requests, flops
 
 
-def measure_us(call: Callable[[int], object], num_layers: int) -> float:
-    """The time of one call in a graph of NUM_CALLS, or of fewer where each takes long."""
-    call(0)
-    torch.cuda.synchronize()
-    num_calls = max(4, num_layers)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for i in range(num_calls):
-            call(i % num_layers)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    times = []
-    for _ in range(NUM_REPLAYS):
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / num_calls)
-    return statistics.median(times[1:])
-
-
 def measure(shape: Shape, case: Case, ways: Sequence[Way]) -> str:
     """One line: us a call for each way, what the best reaches, and torch."""
     inputs = Inputs(shape, case)
-    times = [measure_us(partial(inputs.ours, way), inputs.num_layers) for way in ways]
-    torchs = measure_us(lambda _: inputs.torchs(), 1)
+    layers = [i % inputs.num_layers for i in range(max(4, inputs.num_layers))]
+    times = [graph_us([partial(inputs.ours, layer, way) for layer in layers]) for way in ways]
+    torchs = graph_us([inputs.torchs] * 4)
     num_bytes, flops = inputs.traffic
     best = min(times)
     cells = [f"{time:{len(way.name)}.1f}" for way, time in zip(ways, times, strict=True)]
