@@ -1,6 +1,6 @@
 """How a step's attention is dealt out to programs: chosen from shapes alone, before any launch.
 
-A program takes BLOCK_Q rows of one request, with all heads of one kv head, and a share of the
+A program takes BLOCK_Q rows of one request, with all heads of one kv head, and a split of the
 context. Where every request has at most max_query_len rows, each gets the same number of blocks;
 else block numbers are dealt out by an upper bound: request r's first is cu[r] // BLOCK_Q + r.
 """
@@ -58,7 +58,7 @@ def count_blocks(
 
 
 def choose_num_splits(num_programs: int, max_context: int, launch: Launch) -> int:
-    """Shares of each context: enough programs for the machine, each with keys of its own."""
+    """Splits of each context: enough programs for the machine, each with keys of its own."""
     num_parts = -(-max_context // (launch.tile * launch.part_tiles))
     return max(1, min(_MAX_SPLITS, num_parts, _NUM_PROGRAMS // num_programs))
 

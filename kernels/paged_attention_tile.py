@@ -1,4 +1,4 @@
-"""The arithmetic of paged attention: a running softmax over tiles of keys, and its shares' sum.
+"""The arithmetic of paged attention: a running softmax over tiles of keys, and its splits' sum.
 
 For each pair of row and head, over the keys so far (scores in powers of 2):
 
@@ -94,19 +94,19 @@ def attend_tile(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def add_shares(
+def add_splits(
     accs_ptr: tl.tensor,
     peaks_ptr: tl.tensor,
     totals_ptr: tl.tensor,
     place: tl.tensor,
     is_row: tl.tensor,
     num_places: tl.tensor,
-    num_shares: tl.tensor,
+    num_used_splits: tl.tensor,
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Total and acc of all shares of a block, always in the same order."""
+    """Total and acc of all splits of a block, always in the same order."""
     d = tl.arange(0, BLOCK_D)
     is_number = is_row[:, None] & (d < HEAD_DIM)[None, :]
     peak = tl.full((BLOCK_M,), float("-inf"), tl.float32)
@@ -114,18 +114,18 @@ def add_shares(
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     # Several at once, so that their loads do not wait for each other; few where they are large.
     UNROLL: tl.constexpr = 4 if BLOCK_M * BLOCK_D <= 4096 else 1
-    for _ in tl.range(0, num_shares, loop_unroll_factor=UNROLL):
+    for _ in tl.range(0, num_used_splits, loop_unroll_factor=UNROLL):
         accs = accs_ptr + place[:, None] * HEAD_DIM + d[None, :]
-        share_acc = tl.load(accs, mask=is_number, other=0.0, cache_modifier=".cg")
-        share_peak = tl.load(
+        split_acc = tl.load(accs, mask=is_number, other=0.0, cache_modifier=".cg")
+        split_peak = tl.load(
             peaks_ptr + place, mask=is_row, other=float("-inf"), cache_modifier=".cg"
         )
-        share_total = tl.load(totals_ptr + place, mask=is_row, other=0.0, cache_modifier=".cg")
-        new_peak = tl.maximum(peak, share_peak)
+        split_total = tl.load(totals_ptr + place, mask=is_row, other=0.0, cache_modifier=".cg")
+        new_peak = tl.maximum(peak, split_peak)
         safe_peak = tl.where(new_peak == float("-inf"), 0.0, new_peak)
-        shrink, share_shrink = tl.exp2(peak - safe_peak), tl.exp2(share_peak - safe_peak)
-        total = total * shrink + share_total * share_shrink
-        acc = acc * shrink[:, None] + share_acc * share_shrink[:, None]
+        shrink, split_shrink = tl.exp2(peak - safe_peak), tl.exp2(split_peak - safe_peak)
+        total = total * shrink + split_total * split_shrink
+        acc = acc * shrink[:, None] + split_acc * split_shrink[:, None]
         peak = new_peak
         place += num_places
     return total, acc

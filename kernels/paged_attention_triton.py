@@ -1,13 +1,13 @@
 """Paged attention as a Triton kernel: online softmax over tiles of a context, split over programs.
 
 One program takes BLOCK_Q query rows of one request with all heads of one kv head, as the rows of
-one matrix, and one of num_splits shares of the context: every num_splits-th part of PART_TILES
-tiles. The last program of a block to finish adds up what all have found, in the order of shares:
+one matrix, and one split of the context: every num_splits-th part of PART_TILES
+tiles. The last program of a block to finish adds up what all have found, in the order of splits:
 
-    share s:  peak_s = max score,  total_s = sum exp(score - peak_s),  acc_s = sum exp(…) value
+    split s:  peak_s = max score,  total_s = sum exp(score - peak_s),  acc_s = sum exp(…) value
     out     = sum_s exp(peak_s - peak) acc_s / sum_s exp(peak_s - peak) total_s
 
-(FlashAttention-2, arXiv 2307.08691; FlashDecoding for the splits.) A key's share hangs on its
+(FlashAttention-2, arXiv 2307.08691; FlashDecoding for the splits.) A key's split hangs on its
 position alone, so a row's result depends on block_q, the number of splits and the launch, and on
 nothing else: not on other rows, nor on drafts behind it. Programs are laid out by upper bounds that
 the shapes give, so that a launch can be captured in a CUDA graph.
@@ -29,7 +29,7 @@ from structspec.kernels.paged_attention_plan import (
     choose_num_splits,
     count_blocks,
 )
-from structspec.kernels.paged_attention_tile import add_shares, attend_tile, load_block_numbers
+from structspec.kernels.paged_attention_tile import add_splits, attend_tile, load_block_numbers
 
 LOG2_E = 1.4426950408889634
 MAX_TREE_ROWS = 63  # bits of an int64 that may be shifted by
@@ -55,7 +55,7 @@ def _find_request(
 def _find_tile(
     n: tl.tensor, split: tl.tensor, num_splits: tl.tensor, PART_TILES: tl.constexpr
 ) -> tl.tensor:
-    """The n-th tile of this share."""
+    """The n-th tile of this split."""
     return ((n // PART_TILES) * num_splits + split) * PART_TILES + n % PART_TILES
 
 
@@ -63,7 +63,7 @@ def _find_tile(
 def _count_own_tiles(
     num_tiles: tl.tensor, split: tl.tensor, num_splits: tl.tensor, PART_TILES: tl.constexpr
 ) -> tl.tensor:
-    """How many of a context's first `num_tiles` tiles are in this share."""
+    """How many of a context's first `num_tiles` tiles are in this split."""
     per_round = num_splits * PART_TILES
     rest = num_tiles % per_round - split * PART_TILES
     return num_tiles // per_round * PART_TILES + tl.minimum(tl.maximum(rest, 0), PART_TILES)
@@ -124,8 +124,8 @@ def _attend_kernel(
     before = context - query_len  # keys from earlier steps
     end = context if HAS_TREE else tl.minimum(context, before + first_row + BLOCK_Q)
     num_tiles = tl.cdiv(end, TILE)
-    num_shares = tl.minimum(tl.cdiv(num_tiles, PART_TILES), num_splits)  # that hold any keys
-    if (first_row >= query_len) | (split >= num_shares):
+    num_used_splits = tl.minimum(tl.cdiv(num_tiles, PART_TILES), num_splits)  # that hold any keys
+    if (first_row >= query_len) | (split >= num_used_splits):
         return
 
     m = tl.arange(0, BLOCK_M)
@@ -214,9 +214,9 @@ def _attend_kernel(
     place = (start + row) * NUM_HEADS + head
     numbers = place[:, None] * HEAD_DIM + d[None, :]
     is_number = is_row[:, None] & (d < HEAD_DIM)[None, :]
-    is_last = num_shares == 1
+    is_last = num_used_splits == 1
     if HAS_SPLITS:  # noqa: SIM102 - decided when the kernel is compiled
-        if num_shares > 1:
+        if num_used_splits > 1:
             num_places = num_rows.to(tl.int64) * NUM_HEADS
             shift = split * num_places
             tl.store(accs_ptr + shift * HEAD_DIM + numbers, acc, mask=is_number)
@@ -224,18 +224,18 @@ def _attend_kernel(
             tl.store(totals_ptr + shift + place, total, mask=is_row)
             tl.debug_barrier()  # all of the program's stores before its one atomic releases them
             arrived_ptr = arrivals_ptr + block * NUM_KV_HEADS + kv_head
-            is_last = tl.atomic_add(arrived_ptr, 1, sem="acq_rel") == num_shares - 1
+            is_last = tl.atomic_add(arrived_ptr, 1, sem="acq_rel") == num_used_splits - 1
             tl.debug_barrier()
             if is_last:
                 tl.store(arrived_ptr, 0)  # for the next launch
-                total, acc = add_shares(
+                total, acc = add_splits(
                     accs_ptr,
                     peaks_ptr,
                     totals_ptr,
                     place,
                     is_row,
                     num_places,
-                    num_shares,
+                    num_used_splits,
                     HEAD_DIM,
                     BLOCK_D,
                     BLOCK_M,
