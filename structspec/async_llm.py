@@ -129,7 +129,7 @@ class AsyncLLM:
         """As LLM.stream."""
         prepared = self._service.prepare(prompt, resolve_options(options))
         news: asyncio.Queue[News] = asyncio.Queue()
-        self._service.start(prepared, in_event_loop(news.put_nowait))
+        self._service.start(prepared, in_event_loop(news.put_nowait), is_streamed=True)
         is_finished = False
         try:
             while not is_finished:

@@ -143,7 +143,7 @@ class LLM:
         """
         prepared = self._service.prepare(prompt, resolve_options(options))
         news: queue.SimpleQueue[News] = queue.SimpleQueue()
-        self._service.start(prepared, news.put)
+        self._service.start(prepared, news.put, is_streamed=True)
         return self._pieces(prepared, news)
 
     def close(self) -> None:

@@ -24,6 +24,9 @@ class OutputText:
     def append(self, data: bytes) -> bool:
         """Add a token's bytes; True once a stop string is there, which cuts the text before it."""
         assert not self.is_stopped
+        if not self._stops:
+            self._data += data
+            return False
         # A stop string may begin in earlier tokens, but not so early that it was already complete.
         longest = max((len(stop) for stop in self._stops), default=0)
         start = max(0, len(self._data) - longest + 1)

@@ -129,9 +129,12 @@ class Request:
     is_held: bool = False
     sampled_index: int = -1
     seed: int = field(init=False)
+    num_prompt_tokens: int = field(init=False)
+    is_streamed: bool = True  # whether anybody wants its text before it is finished
     block_table: list[int] = field(default_factory=list)
     num_sent_blocks: int = 0  # of them, in row table_row of the tables on the device
     table_row: int = -1
+    num_kept_blocks: int = 0  # of them, whose text is known to the prefix cache
     block_digests: list[bytes] = field(default_factory=list)  # names of full blocks of tokens
     finish_reason: FinishReason | None = None
     error: StructspecError | None = None
@@ -141,6 +144,7 @@ class Request:
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
         self.text = OutputText(self.params.stop)
         seed = self.params.seed
         self.seed = secrets.randbits(63) if seed is None else seed & (2**63 - 1)
@@ -150,11 +154,6 @@ class Request:
         self.matcher = compiled.matcher()
         self.stats.compile_ms = compiled.compile_ms
         self.stats.backend = compiled.report.backend
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        """How many of `token_ids` are the prompt."""
-        return len(self.prompt_token_ids)
 
     @property
     def output_token_ids(self) -> list[int]:

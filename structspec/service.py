@@ -104,8 +104,9 @@ class Service:
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
         return Prepared(request, task)
 
-    def start(self, prepared: Prepared, listener: Listener) -> None:
-        """Hand a prepared request to the engine."""
+    def start(self, prepared: Prepared, listener: Listener, *, is_streamed: bool = False) -> None:
+        """Hand a prepared request to the engine; text comes in pieces only if it is streamed."""
+        prepared.request.is_streamed = is_streamed
         self._engine_loop.submit(prepared.request, listener)
 
     def cancel(self, prepared: Prepared) -> None:

@@ -24,7 +24,7 @@ from structspec.drafters.copying import TextCopier, closing_text
 from structspec.drafters.forced import take_certain, take_forced
 from structspec.drafters.ngram import NgramDrafter
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell
-from structspec.engine.batch import Batch, Draft, ScheduledRequest
+from structspec.engine.batch import Batch, Draft, ScheduledRequest, no_draft
 from structspec.grammars.base import Matcher, MatcherFailed
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
@@ -96,6 +96,8 @@ class HybridDrafter:
 
     def propose(self, batch: Batch) -> Draft:
         """One-hot drafts, never with a token that the grammar refuses."""
+        if not any(scheduled.num_draft_slots for scheduled in batch.requests):
+            return no_draft(len(batch.requests))
         self._ngram.keep_only(batch)
         self._copier.keep_only(batch)
         max_num_guessed = self._max_num_guessed(batch)

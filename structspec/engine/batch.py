@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import torch
 
 from structspec.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledRequest:
+class ScheduledRequest(NamedTuple):
     """One request's share of a step.
 
     Where the request takes part in a step that is still running, its last token is not known yet:
@@ -45,7 +45,7 @@ class Batch:
         return sum(scheduled.num_tokens for scheduled in self.requests)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draft:
     """Proposed tokens, one list per scheduled request (empty where there are none).
 
@@ -59,10 +59,17 @@ class Draft:
     is_forced: Sequence[Sequence[bool]]  # whether the grammar forces its text, or the end
     num_certain: Sequence[int]
 
-    @property
-    def guesses(self) -> list[Sequence[int]]:
+    @cached_property
+    def guesses(self) -> Sequence[Sequence[int]]:
         """The tokens to verify, per scheduled request."""
+        if not any(self.token_ids):
+            return self.token_ids
         return [ids[n:] for ids, n in zip(self.token_ids, self.num_certain, strict=True)]
+
+    @cached_property
+    def num_guessing(self) -> int:
+        """How many requests have tokens to verify."""
+        return sum(map(bool, self.guesses))
 
 
 def guessed(
@@ -78,6 +85,13 @@ def guessed(
         [None] * num_requests if probs is None else probs,
         [[is_forced] * len(drafts) for drafts in token_ids],
         [0] * num_requests,
+    )
+
+
+def no_draft(num_requests: int) -> Draft:
+    """Nothing, for so many requests."""
+    return Draft(
+        [()] * num_requests, [None] * num_requests, [()] * num_requests, [0] * num_requests
     )
 
 

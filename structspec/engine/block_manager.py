@@ -52,9 +52,12 @@ class BlockManager:
 
     def keep(self, request: Request, num_tokens: int) -> None:
         """Remember the text of a request's full blocks among its first computed tokens."""
-        if not self._keeps_prefixes:
+        num_blocks = num_tokens // self.block_size
+        if not self._keeps_prefixes or num_blocks <= request.num_kept_blocks:
             return
-        digests = self._digests_of(request, min(num_tokens, len(request.token_ids)))
+        num_tokens = min(num_tokens, len(request.token_ids))
+        request.num_kept_blocks = num_tokens // self.block_size
+        digests = self._digests_of(request, num_tokens)
         for block_id, digest in zip(request.block_table, digests, strict=False):
             if digest not in self._blocks and block_id not in self._digests:
                 self._blocks[digest] = block_id
@@ -62,6 +65,8 @@ class BlockManager:
 
     def allocate(self, request: Request, num_tokens: int) -> bool:
         """Make room for positions below `num_tokens`; False changes nothing."""
+        if num_tokens <= len(request.block_table) * self.block_size:
+            return True
         num_missing = self._num_blocks_for(num_tokens) - len(request.block_table)
         if num_missing > len(self._free):
             return False
@@ -77,7 +82,9 @@ class BlockManager:
         """Take back the blocks behind position `num_tokens`."""
         while len(request.block_table) > self._num_blocks_for(num_tokens):
             self._release(request.block_table.pop())
-        request.num_sent_blocks = min(request.num_sent_blocks, len(request.block_table))
+        num_left = len(request.block_table)
+        request.num_sent_blocks = min(request.num_sent_blocks, num_left)
+        request.num_kept_blocks = min(request.num_kept_blocks, num_left)
 
     def free(self, request: Request) -> None:
         """Take back all blocks of `request`, its last first: a beginning is of use for longer."""

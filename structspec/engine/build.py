@@ -78,18 +78,22 @@ def _cpu_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:
 def _device_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:
     device = loaded.network.device
     lanes = Lanes(device)
-    num_rows = max_num_logits_rows(config)
-    last_token_ids = torch.zeros(num_rows, dtype=torch.int64, device=device)
+    last_token_ids = torch.zeros(max_num_logits_rows(config), dtype=torch.int64, device=device)
     runner = DeviceRunner(loaded.network, config, last_token_ids)
     num_drafts = config.speculative.num_speculative_tokens
     sampler = DeviceSampler(
-        loaded.tokenizer.vocabulary, num_rows, num_drafts, last_token_ids, lanes
+        loaded.tokenizer.vocabulary,
+        runner.logits_sizes,
+        num_drafts,
+        last_token_ids,
+        lanes,
+        runner.head,
     )
     start = time.perf_counter()
     runner.warm_up()
     if not config.enforce_eager and runner.can_capture:
         pool = torch.cuda.graph_pool_handle()
         runner.capture(pool)
-        sampler.capture(pool, runner.captured_logits)
+        sampler.capture(pool, runner.hidden)
     logger.info("kernels and graphs were ready after %.1f s", time.perf_counter() - start)
     return _Parts(runner, sampler, runner.kv_cache.num_blocks)

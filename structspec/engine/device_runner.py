@@ -1,7 +1,6 @@
 """Run the target model on a GPU: steps whose arrays never move, captured as CUDA graphs by size.
 
-    body (num_rows)           tables, tokens -> hidden states, of them the rows to sample from
-    head (num_logits_rows)    those -> logits
+    tables, tokens -> hidden states, of them the rows to sample from
 
 A step's arrays travel in one copy and land where the graphs read them. A token that the step before
 has not told the host yet is read where its sampler wrote it.
@@ -9,6 +8,7 @@ has not told the host yet is read where its sampler wrote it.
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Sequence
 from itertools import chain
@@ -38,6 +38,11 @@ class _Size(NamedTuple):
 
     num_rows: int
     num_requests: int
+    max_query_len: int  # 1 where every request has one row, 0 where it has any number
+
+
+def _decode(num_rows: int) -> _Size:
+    return _Size(num_rows, num_rows, 1)
 
 
 class SplitNetwork(Network, Protocol):
@@ -53,8 +58,8 @@ class SplitNetwork(Network, Protocol):
 class DeviceRunner:
     """The target model and its KV cache on one device; used by one thread.
 
-    Logits are launched, not awaited, and are overwritten by the next step. `last_token_ids` must be
-    the tensor given to the constructor: graphs read it where it is.
+    Work is launched, not awaited, and what it gives is overwritten by the next step.
+    `last_token_ids` must be the tensor given to the constructor: graphs read it where it is.
     """
 
     def __init__(self, network: Network, config: EngineConfig, last_token_ids: Tensor) -> None:
@@ -63,7 +68,7 @@ class DeviceRunner:
         self._config = config
         self._block_size = config.block_size
         self.kv_cache = build_kv_cache(network, config)
-        self.max_num_logits_rows = max_num_logits_rows(config)
+        self.logits_sizes = bucket_sizes(max_num_logits_rows(config))
         self._max_num_rows = max_num_rows = config.max_num_batched_tokens
         max_len = min(network.config.max_model_len, self.kv_cache.num_blocks * config.block_size)
         self._tables = BlockTables(
@@ -71,22 +76,25 @@ class DeviceRunner:
         )
         self._last_token_ids = last_token_ids
         self._can_split = hasattr(network, "body")
-        sizes = bucket_sizes(min(MAX_GRAPH_ROWS, max_num_rows))
-        self._body = Graphs(self._run_body, [self._graph_size(size) for size in sizes])
-        self._head = Graphs(self._run_head, bucket_sizes(self.max_num_logits_rows))
+        most_decodes = min(config.max_num_requests, MAX_GRAPH_ROWS, max_num_rows)
+        self._decode_sizes = [_decode(n) for n in bucket_sizes(most_decodes)]
+        self._mixed_sizes = [
+            self._mixed(n) for n in bucket_sizes(min(MAX_GRAPH_ROWS, max_num_rows))
+        ]
+        self._body = Graphs(self._run_body, [*self._mixed_sizes, *self._decode_sizes])
         self._layout = functools.lru_cache(maxsize=256)(self._make_layout)
-        largest = self._layout(_Size(max_num_rows, config.max_num_requests))
+        largest = self._layout(_Size(max_num_rows, config.max_num_requests, 0))
         self._staging = Staging(largest.num_bytes, self._device)
         self._hidden: Tensor | None = None  # [max_num_logits_rows, hidden_size]
 
     def fit_logits(self, num_rows: int) -> int:
-        """How many logits rows are computed where so many are wanted."""
-        return self._head.fit(max(1, num_rows))
+        """How many rows are sampled from where so many are wanted."""
+        index = bisect.bisect_left(self.logits_sizes, num_rows)
+        return self.logits_sizes[index]
 
     def capture(self, pool: Any) -> None:
         """Record the graphs; afterwards nothing is compiled in a request's time."""
         self._body.capture(pool)
-        self._head.capture(pool)
 
     @property
     def can_capture(self) -> bool:
@@ -95,23 +103,28 @@ class DeviceRunner:
 
     def warm_up(self) -> None:
         """Compile the kernels of steps that are not captured; block 0 is scribbled."""
-        for num_rows in {self._max_num_rows, self._body.sizes[-1].num_rows + 1}:
-            size = self._fit(min(num_rows, self._max_num_rows), 1)
+        for num_rows in {self._max_num_rows, MAX_GRAPH_ROWS + 1}:
+            size = self._fit(np.array([min(num_rows, self._max_num_rows)]))
             if self._can_split:
                 self._run_body(size)
             else:
                 self._run_whole(size, 1)
 
-    def captured_logits(self, num_rows: int) -> Tensor:
-        """Where the head's graph of this size leaves its logits."""
-        logits: Tensor = self._head.output(num_rows)
-        return logits
+    def hidden(self, num_rows: int) -> Tensor:
+        """Where the body leaves what the head turns into logits, [num_rows, hidden_size]."""
+        assert self._hidden is not None, "the body has not run yet"
+        return self._hidden[:num_rows]
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """The logits of what `forward` gave."""
+        return cast(SplitNetwork, self._network).head(hidden) if self._can_split else hidden
 
     def forward(self, batch: Batch, draft: Draft, last_token_ids: Tensor | None = None) -> Tensor:
-        """Logits [fit_logits(num_rows), vocab_size]: those of 1 + guesses rows per sampled request.
+        """What is sampled from, [fit_logits(num_rows), …]: 1 + guesses rows per sampled request.
 
-        They stand in the batch's order; rows behind them are noise. Keys and values of all computed
-        tokens and drafts are written at their positions: block tables must have room for them.
+        Of a network in two parts these are `hidden` states, of another logits. They stand in the
+        batch's order; rows behind them are noise. Keys and values of all computed tokens and drafts
+        are written at their positions: block tables must have room for them.
         """
         assert last_token_ids is None or last_token_ids is self._last_token_ids
         counts = np.array(
@@ -121,28 +134,33 @@ class DeviceRunner:
             ],
             np.int64,
         )
-        size = self._fit(int(counts.sum()), len(counts))
+        size = self._fit(counts)
         layout = self._layout(size)
-        num_logits_rows = self._pack(self._staging.host(layout), batch, draft, counts)
+        num_fitted = self.fit_logits(
+            self._pack(self._staging.host(layout), batch, draft, counts, size)
+        )
         self._staging.send(layout)
-        num_fitted = self.fit_logits(num_logits_rows)
         if not self._can_split:
             return self._run_whole(size, num_fitted)
         self._body(size)
-        logits: Tensor = self._head(num_fitted)
-        return logits
+        return self.hidden(num_fitted)
 
-    def _fit(self, num_rows: int, num_requests: int) -> _Size:
-        """The captured size that takes so many, or about that many where kernels are launched."""
-        if num_rows <= self._body.sizes[-1].num_rows:
-            return self._body.fit(self._graph_size(num_rows))
-        return _Size(min(-(-num_rows // _ROW_STEP) * _ROW_STEP, self._max_num_rows), num_requests)
+    def _fit(self, counts: NDArray[np.int64]) -> _Size:
+        """The captured size that takes these rows per request, or about it where there is none."""
+        num_rows, num_requests = int(counts.sum()), len(counts)
+        if num_rows == num_requests <= self._decode_sizes[-1].num_rows:
+            return self._decode_sizes[bisect.bisect_left(self._decode_sizes, _decode(num_rows))]
+        if num_rows <= self._mixed_sizes[-1].num_rows:
+            index = bisect.bisect_left(self._mixed_sizes, self._mixed(num_rows))
+            return self._mixed_sizes[index]
+        fitted = min(-(-num_rows // _ROW_STEP) * _ROW_STEP, self._max_num_rows)
+        return _Size(fitted, num_requests, 0)
 
-    def _graph_size(self, num_rows: int) -> _Size:
-        return _Size(num_rows, min(num_rows, self._config.max_num_requests))
+    def _mixed(self, num_rows: int) -> _Size:
+        return _Size(num_rows, min(num_rows, self._config.max_num_requests), 0)
 
     def _make_layout(self, size: _Size) -> Layout:
-        num_rows, num_requests = size
+        num_rows, num_requests = size.num_rows, size.num_requests
         return make_layout(
             (
                 Field("token_ids", np.int64, num_rows),
@@ -151,7 +169,7 @@ class DeviceRunner:
                 Field("slot_mapping", np.int64, num_rows),
                 Field("cu_seqlens_q", np.int64, num_requests + 1),
                 Field("context_lens", np.int64, num_requests),
-                Field("logits_rows", np.int64, min(num_rows, self.max_num_logits_rows)),
+                Field("logits_rows", np.int64, min(num_rows, self.logits_sizes[-1])),
                 Field("table_places", np.int64, MAX_UPDATES),
                 Field("table_values", np.int64, MAX_UPDATES),
             )
@@ -163,30 +181,33 @@ class DeviceRunner:
         batch: Batch,
         draft: Draft,
         counts: NDArray[np.int64],  # rows of each request
+        size: _Size,
     ) -> int:
-        """Fill a step's arrays, padding included; how many logits rows it has."""
-        requests, num_requests, num_rows = batch.requests, len(counts), int(counts.sum())
+        """Fill a step's arrays, padding included; how many rows are sampled from."""
+        requests = batch.requests
         self._tables.update(
             [scheduled.request for scheduled in requests],
             host["table_places"],
             host["table_values"],
         )
-        ends = np.cumsum(counts)
         firsts = np.array([scheduled.first_position for scheduled in requests], np.int64)
-        indices = np.repeat(np.arange(num_requests), counts)
-        positions = np.arange(num_rows) + np.repeat(firsts - ends + counts, counts)
+        lasts = np.array([scheduled.last_index for scheduled in requests], np.int64)
+        ends = np.cumsum(counts)
+        host["cu_seqlens_q"][0] = 0
+        _fill(host["cu_seqlens_q"][1:], ends, int(ends[-1]))
+        _fill(host["context_lens"], firsts + counts, 0)
+        if size.max_query_len == 1:
+            indices, positions = np.arange(len(counts)), firsts
+        else:
+            indices, offsets = _spread(counts, ends)
+            positions = firsts[indices] + offsets
+            # What stands behind a request's last token are drafts, and known.
+            lasts = np.where(offsets == 0, lasts[indices], -1)
         blocks = self._tables.host[indices, positions // self._block_size]
         _fill(host["positions"], positions, 0)
         _fill(host["slot_mapping"], blocks * self._block_size + positions % self._block_size, -1)
-        _fill(host["context_lens"], firsts + counts, 0)
-        host["cu_seqlens_q"][0] = 0
-        _fill(host["cu_seqlens_q"][1:], ends, num_rows)
-        lasts = np.array([scheduled.last_index for scheduled in requests], np.int64)
         _fill(host["token_ids"], np.array(_token_ids(batch, draft), np.int64), 0)
-        _fill(host["last_indices"], np.repeat(lasts, counts), -1)
-        if (lasts >= 0).any():  # what stands behind a request's last token are drafts, and known
-            is_behind = np.arange(num_rows) != np.repeat(ends - counts, counts)
-            host["last_indices"][:num_rows][is_behind] = -1
+        _fill(host["last_indices"], lasts, -1)
         rows = _logits_rows(batch, draft, ends)
         _fill(host["logits_rows"], rows, 0)
         return len(rows)
@@ -203,7 +224,8 @@ class DeviceRunner:
             slot_mapping=arrays["slot_mapping"],
             cu_seqlens_q=arrays["cu_seqlens_q"],
             context_lens=arrays["context_lens"],
-            block_tables=self._tables.on_device[: len(arrays["context_lens"])],
+            block_tables=self._tables.on_device[: size.num_requests],
+            max_query_len=size.max_query_len or None,
         )
         return arrays, token_ids, metadata
 
@@ -211,14 +233,10 @@ class DeviceRunner:
         arrays, token_ids, metadata = self._inputs(size)
         hidden = cast(SplitNetwork, self._network).body(token_ids, metadata, self.kv_cache)
         if self._hidden is None:
-            shape = (self.max_num_logits_rows, hidden.shape[1])
+            shape = (self.logits_sizes[-1], hidden.shape[1])
             self._hidden = torch.zeros(shape, dtype=hidden.dtype, device=self._device)
         rows = arrays["logits_rows"]
         torch.index_select(hidden, 0, rows, out=self._hidden[: len(rows)])
-
-    def _run_head(self, num_rows: int) -> Tensor:
-        assert self._hidden is not None, "the head has nothing to work on before the body ran"
-        return cast(SplitNetwork, self._network).head(self._hidden[:num_rows])
 
     def _run_whole(self, size: _Size, num_rows: int) -> Tensor:
         arrays, token_ids, metadata = self._inputs(size)
@@ -256,6 +274,14 @@ def _logits_rows(batch: Batch, draft: Draft, ends: NDArray[np.int64]) -> NDArray
         if sampled:
             rows += range(end - len(guesses) - 1, end)
     return np.array(rows, np.int64)
+
+
+def _spread(
+    counts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of every row the request, and its place among that request's rows."""
+    indices = np.repeat(np.arange(len(counts)), counts)
+    return indices, np.arange(ends[-1]) - (ends - counts)[indices]
 
 
 def _fill(array: NDArray[Any], values: NDArray[Any], padding: int) -> None:

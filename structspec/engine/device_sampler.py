@@ -1,16 +1,17 @@
 """Mask, draw and verify on a GPU, captured as CUDA graphs by the number of logits rows.
 
-A copy stream brings what the host decides (masks, parameters, guesses) while the forward pass still
-runs, and takes new tokens back while the next one does; the host reads them when it needs them.
-Parameters that need a row's sorted probabilities (top_k, top_p, min_p) and drafts with
-probabilities of their own go through RejectionSampler, which waits for the device.
+Mask rows come on a copy stream while the forward pass still runs, and only if there are any; new
+tokens go back by themselves, and the host reads them when it needs them. Parameters that need a
+row's sorted probabilities (top_k, top_p, min_p) and drafts with probabilities of their own go
+through RejectionSampler, which waits for the device.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,13 @@ from structspec.engine.batch import (
     SamplerOutput,
     ScheduledRequest,
 )
-from structspec.engine.graphs import Graphs, bucket_sizes
+from structspec.engine.graphs import Graphs
 from structspec.engine.lanes import Lanes
-from structspec.engine.rejection_sampler import RejectionSampler, draw_position
+from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.staging import Field, Layout, Staging, make_layout
 from structspec.kernels.sample_rows import sample_rows
 from structspec.kernels.verify_greedy import verify_greedy
+from structspec.request import Request
 from structspec.vocabulary import Vocabulary
 
 
@@ -40,42 +42,49 @@ class DeviceSampled:
     """New tokens on their way to the host."""
 
     last_token_ids: Tensor
-    tokens: Tensor  # [num_rows, 1 + longest draft], pinned
-    num_accepted: Tensor  # [num_rows], pinned
+    arrived: Tensor  # [num_rows, longest draft + 2], pinned: tokens, and how many were accepted
     arrival: Callable[[], None]  # waits for the copy
     is_sampled: Sequence[bool]
+    has_guesses: bool
 
     def read(self) -> SamplerOutput:
         """The output, once it is there."""
         self.arrival()
         num_sampled = sum(self.is_sampled)
-        accepted = self.num_accepted[:num_sampled].tolist()
-        rows = iter(zip(self.tokens[:num_sampled].tolist(), accepted, strict=True))
-        token_ids: list[Sequence[int]] = []
-        num_accepted: list[int] = []
-        for sampled in self.is_sampled:
-            row, n = next(rows) if sampled else ([], -1)
-            token_ids.append(row[: n + 1])
-            num_accepted.append(max(n, 0))
+        if self.has_guesses:
+            rows = self.arrived[:num_sampled].tolist()
+            accepted = [row.pop() for row in rows]
+            tokens = [row[: n + 1] for row, n in zip(rows, accepted, strict=True)]
+        else:
+            accepted, tokens = [0] * num_sampled, self.arrived[:num_sampled, :1].tolist()
+        if num_sampled == len(self.is_sampled):
+            return SamplerOutput(tokens, accepted)
+        token_ids: list[Sequence[int]] = [()] * len(self.is_sampled)
+        num_accepted = [0] * len(self.is_sampled)
+        for place, index in enumerate(i for i, sampled in enumerate(self.is_sampled) if sampled):
+            token_ids[index], num_accepted[index] = tokens[place], accepted[place]
         return SamplerOutput(token_ids, num_accepted)
 
 
 class DeviceSampler:
     """Draws every request's next tokens, as RejectionSampler does; used by one thread.
 
-    `last_token_ids` [max_num_rows] is written at every step, for the forward pass that follows.
+    `head` turns what the runner gives into logits. `last_token_ids` [max_num_rows] is written at
+    every step, for the forward pass that follows.
     """
 
     def __init__(
         self,
         vocabulary: Vocabulary,
-        max_num_rows: int,
+        sizes: Sequence[int],
         max_num_drafts: int,
         last_token_ids: Tensor,
         lanes: Lanes,
+        head: Callable[[Tensor], Tensor],
     ) -> None:
-        device = last_token_ids.device
+        device, max_num_rows = last_token_ids.device, sizes[-1]
         self._last_token_ids = last_token_ids
+        self._head = head
         self._max_num_drafts = max_num_drafts
         self._lanes = lanes
         self._general = RejectionSampler(vocabulary.vocab_size, vocabulary.stop_token_ids)
@@ -83,60 +92,48 @@ class DeviceSampler:
         self._bitmask = torch.zeros(
             (max_num_rows, vocabulary.num_words), dtype=torch.int32, device=device
         )
-        self._graphs = Graphs(self._run, bucket_sizes(max_num_rows))
+        self._sizes = sizes
+        self._graphs: Graphs[int] | None = None
+        self._layout = functools.lru_cache(maxsize=256)(_layout)
         self._staging = Staging(_layout(max_num_rows).num_bytes, device)
+        self._constants = _Constants()
         is_pinned = device.type == "cuda"
-        shape = (max_num_rows, max_num_drafts + 2)  # tokens, and how many guesses were accepted
+        shape = (max_num_rows, max_num_drafts + 2)
         self._output = torch.zeros(shape, dtype=torch.int64, device=device)
         self._arrived = [torch.zeros(shape, dtype=torch.int64, pin_memory=is_pinned) for _ in "ab"]
         self._turn = 0
 
-    def capture(self, pool: Any, captured_logits: Callable[[int], Tensor]) -> None:
-        """Record the graphs; `captured_logits` says where each size's logits will stand."""
-        self._captured_logits = captured_logits
+    def capture(self, pool: Any, hidden: Callable[[int], Tensor]) -> None:
+        """Record the graphs; `hidden` says where the runner leaves so many rows."""
+        self._graphs = Graphs(lambda num_rows: self._draw(hidden(num_rows)), self._sizes)
         self._graphs.capture(pool)
 
-    def __call__(self, logits: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
-        """Launch the sampling of a step; `logits` must be those of the runner."""
-        sampled = [scheduled for scheduled in batch.requests if scheduled.is_sampled]
-        guesses = [
-            ids
-            for scheduled, ids in zip(batch.requests, draft.guesses, strict=True)
-            if scheduled.is_sampled
-        ]
-        num_rows = len(sampled) + sum(map(len, guesses))
-        if any(map(_needs_sorting, sampled)) or any(q is not None for q in draft.probs):
-            return self._sample_generally(logits[:num_rows], batch, draft, mask)
-        layout = _layout(len(logits))
-        num_valid = [
-            n
-            for scheduled, n in zip(batch.requests, mask.num_valid, strict=True)
-            if scheduled.is_sampled
-        ]
-        certain = [
-            n
-            for scheduled, n in zip(batch.requests, draft.num_certain, strict=True)
-            if scheduled.is_sampled
-        ]
-        _pack(self._staging.host(layout), sampled, certain, guesses, num_valid, mask)
-        with self._lanes.copying():
-            self._staging.send(layout)
-            if len(mask.rows):
-                self._bitmask[: len(mask.rows)].copy_(mask.bitmask, non_blocking=True)
-        self._lanes.compute_waits()
-        if self._graphs.is_captured:
-            self._graphs(len(logits))
+    def __call__(self, hidden: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
+        """Launch the sampling of a step from what the runner gave."""
+        is_sampled = [scheduled.is_sampled for scheduled in batch.requests]
+        rows = _Rows.of(batch, draft, mask, is_sampled)
+        if any(map(_needs_sorting, rows.scheduled)) or any(q is not None for q in draft.probs):
+            return self._sample_generally(hidden, batch, draft, mask)
+        num_masked = len(mask.rows)
+        if num_masked:
+            with self._lanes.copying():
+                self._bitmask[:num_masked].copy_(mask.bitmask, non_blocking=True)
+        layout = self._layout(len(hidden))
+        self._constants.pack(self._staging.host(layout), rows, mask)
+        self._staging.send(layout)
+        if num_masked:
+            self._lanes.compute_waits()
+        if self._graphs is None:
+            self._draw(hidden)
         else:
-            self._draw(logits)
-        return self._fetch(len(logits), [scheduled.is_sampled for scheduled in batch.requests])
+            self._graphs(len(hidden))
+        return self._fetch(len(rows.scheduled), is_sampled, has_guesses=rows.guesses is not None)
 
-    def _run(self, num_rows: int) -> None:
-        self._draw(self._captured_logits(num_rows))
-
-    def _draw(self, logits: Tensor) -> None:
-        arrays = self._staging.on_device(_layout(len(logits)))
+    def _draw(self, hidden: Tensor) -> None:
+        num_rows = len(hidden)
+        arrays = self._staging.on_device(self._layout(num_rows))
         targets = sample_rows(
-            logits,
+            self._head(hidden),
             self._bitmask,
             arrays["mask_rows"],
             self._stop_token_ids,
@@ -151,24 +148,28 @@ class DeviceSampler:
             arrays["cu_num_guesses"],
             arrays["num_valid"],
             self._max_num_drafts,
-            last=self._last_token_ids[: len(logits)],
+            last=self._last_token_ids[:num_rows],
         )
-        output = self._output[: len(logits)]
+        output = self._output[:num_rows]
         output[:, :-1].copy_(token_ids)
         output[:, -1].copy_(num_accepted)
 
-    def _fetch(self, num_rows: int, is_sampled: Sequence[bool]) -> DeviceSampled:
+    def _fetch(
+        self, num_sampled: int, is_sampled: Sequence[bool], *, has_guesses: bool
+    ) -> DeviceSampled:
         self._turn = 1 - self._turn
-        arrived = self._arrived[self._turn][:num_rows]
-        self._lanes.copy_waits()
-        with self._lanes.copying():
-            arrived.copy_(self._output[:num_rows], non_blocking=True)
-            arrival = self._lanes.mark()
-        tokens, accepted = arrived[:, :-1], arrived[:, -1]
-        return DeviceSampled(self._last_token_ids, tokens, accepted, arrival, is_sampled)
+        arrived = self._arrived[self._turn][:num_sampled]
+        arrived.copy_(self._output[:num_sampled], non_blocking=True)
+        arrival = self._lanes.mark()
+        return DeviceSampled(self._last_token_ids, arrived, arrival, is_sampled, has_guesses)
 
-    def _sample_generally(self, logits: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
-        ready = self._general(logits, batch, draft, mask)
+    def _sample_generally(self, hidden: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
+        num_rows = sum(
+            1 + len(guesses)
+            for scheduled, guesses in zip(batch.requests, draft.guesses, strict=True)
+            if scheduled.is_sampled
+        )
+        ready = self._general(self._head(hidden)[:num_rows].float(), batch, draft, mask)
         last = ready.last_token_ids
         self._last_token_ids[: len(last)].copy_(last)
         return _GeneralSampled(self._last_token_ids, ready)
@@ -188,8 +189,93 @@ class _GeneralSampled:
 
 def _needs_sorting(scheduled: ScheduledRequest) -> bool:
     params = scheduled.request.params
-    is_cut = params.top_k > 0 or params.top_p < 1 or params.min_p > 0
-    return params.temperature > 0 and is_cut
+    if params.temperature == 0:
+        return False
+    return params.top_k > 0 or params.top_p < 1 or params.min_p > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The sampled requests of a step and what they verify; None: nothing, so one row each."""
+
+    scheduled: Sequence[ScheduledRequest]
+    num_certain: Sequence[int]
+    guesses: Sequence[Sequence[int]] | None
+    num_valid: Sequence[int]
+
+    @staticmethod
+    def of(batch: Batch, draft: Draft, mask: Mask, is_sampled: Sequence[bool]) -> _Rows:
+        """Those of a step."""
+        guesses = draft.guesses if draft.num_guessing else None
+        if all(is_sampled):
+            return _Rows(batch.requests, draft.num_certain, guesses, mask.num_valid)
+        return _Rows(
+            list(compress(batch.requests, is_sampled)),
+            list(compress(draft.num_certain, is_sampled)),
+            None if guesses is None else list(compress(guesses, is_sampled)),
+            list(compress(mask.num_valid, is_sampled)),
+        )
+
+
+class _Constants:
+    """What the arrays say of the requests themselves, kept while these stay the same."""
+
+    def __init__(self) -> None:
+        self._requests: list[Request] = []
+        self._columns: dict[str, NDArray[Any]] = {}
+        self._prompts = np.zeros(0, np.int64)  # their lengths
+
+    def pack(self, host: dict[str, NDArray[Any]], rows: _Rows, mask: Mask) -> None:
+        """Fill a step's arrays; padded requests have no rows, and padded rows are greedy."""
+        requests = [scheduled.request for scheduled in rows.scheduled]
+        self._update(requests)
+        lasts = [scheduled.first_position + scheduled.num_tokens for scheduled in rows.scheduled]
+        draws = np.array(lasts, np.int64) + np.array(rows.num_certain, np.int64) - self._prompts
+        columns = {**self._columns, "draws": draws}
+        num_rows = num_requests = len(requests)
+        if rows.guesses is None:
+            host["cu_num_guesses"].fill(0)
+            host["num_valid"].fill(0)
+        else:
+            lengths = np.array([len(ids) for ids in rows.guesses], np.int64)
+            counts, ends = lengths + 1, np.cumsum(lengths + 1)
+            num_rows = int(ends[-1])
+            indices = np.repeat(np.arange(num_requests), counts)
+            columns = {name: column[indices] for name, column in columns.items()}
+            columns["draws"] += np.arange(num_rows) - (ends - counts)[indices]
+            _pad(host["guesses"], list(chain.from_iterable(rows.guesses)), 0)
+            total = int(lengths.sum())
+            host["cu_num_guesses"][0] = 0
+            _pad(host["cu_num_guesses"][1:], np.cumsum(lengths), total)
+            _pad(host["num_valid"], rows.num_valid, 0)
+        for name, column in columns.items():
+            _pad(host[name], column, 0)
+        host["mask_rows"].fill(-1)
+        if len(mask.rows):
+            host["mask_rows"][mask.rows.numpy()] = np.arange(len(mask.rows))
+
+    def _update(self, requests: list[Request]) -> None:
+        if requests == self._requests:
+            return
+        self._requests = requests
+        self._prompts = np.array([request.num_prompt_tokens for request in requests], np.int64)
+        params = [request.params for request in requests]
+        self._columns = {
+            "seeds": np.array([request.seed for request in requests], np.int64),
+            "temperature": np.array([p.temperature for p in params], np.float32),
+            "bans_stops": np.array(
+                [
+                    p.ignore_eos and request.compiled is None
+                    for request, p in zip(requests, params, strict=True)
+                ],
+                np.int8,
+            ),
+        }
+
+
+def _pad(array: NDArray[Any], values: Sequence[int] | NDArray[Any], padding: int) -> None:
+    array[: len(values)] = values
+    array[len(values) :] = padding
 
 
 def _layout(num_rows: int) -> Layout:
@@ -206,41 +292,3 @@ def _layout(num_rows: int) -> Layout:
             Field("num_valid", np.int32, num_rows),
         )
     )
-
-
-def _pack(
-    host: dict[str, NDArray[Any]],
-    sampled: Sequence[ScheduledRequest],
-    num_certain: Sequence[int],
-    guesses: Sequence[Sequence[int]],
-    num_valid: Sequence[int],
-    mask: Mask,
-) -> None:
-    """Fill a step's arrays; padded requests have no rows, and padded rows are greedy."""
-    requests = [scheduled.request for scheduled in sampled]
-    counts = np.array([1 + len(ids) for ids in guesses], np.int64)
-    num_requests, num_rows = len(requests), int(counts.sum())
-    positions = [draw_position(s, n) for s, n in zip(sampled, num_certain, strict=True)]
-    bans = [request.params.ignore_eos and request.compiled is None for request in requests]
-    ends = np.cumsum(counts)
-    offsets = np.arange(num_rows) - np.repeat(ends - counts, counts)
-    per_request = {
-        "seeds": [request.seed for request in requests],
-        "temperature": [request.params.temperature for request in requests],
-        "bans_stops": bans,
-        "draws": positions,
-    }
-    for name, values in per_request.items():
-        host[name][:num_rows] = np.repeat(np.array(values, host[name].dtype), counts)
-        host[name][num_rows:] = 0
-    host["draws"][:num_rows] += offsets
-    host["mask_rows"].fill(-1)
-    host["mask_rows"][mask.rows.numpy()] = np.arange(len(mask.rows))
-    flat = [token_id for ids in guesses for token_id in ids]
-    host["guesses"][: len(flat)] = flat
-    host["guesses"][len(flat) :] = 0
-    cu = [0, *accumulate(map(len, guesses))]
-    host["cu_num_guesses"][: len(cu)] = cu
-    host["cu_num_guesses"][len(cu) :] = cu[-1]
-    host["num_valid"][:num_requests] = num_valid
-    host["num_valid"][num_requests:] = 0

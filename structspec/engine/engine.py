@@ -23,7 +23,7 @@ class Runner(Protocol):
     """Computes the target model's logits for a step."""
 
     def forward(self, batch: Batch, draft: Draft, last_token_ids: Tensor | None = None) -> Tensor:
-        """Logits [num_rows, vocab_size] float32: 1 + guesses rows for each sampled request.
+        """What the sampler draws from: 1 + guesses rows of logits for each sampled request.
 
         `last_token_ids` are those of the step before, for requests with a `last_index`. On a GPU
         this only launches the work.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -25,44 +24,28 @@ _Size = TypeVar("_Size", bound=Any)  # whatever can be ordered
 class Graphs(Generic[_Size]):
     """A function of a size, captured for some sizes; its inputs and outputs stay where they are.
 
-    Calling it at a size runs the next larger captured one. `function(size)` must do its work on the
-    current stream with memory that stays, and may return tensors: those of a captured size are the
-    same at every call.
+    `function(size)` must do its work on the current stream, with memory that stays.
     """
 
-    def __init__(self, function: Callable[[_Size], Any], sizes: Sequence[_Size]) -> None:
+    def __init__(self, function: Callable[[_Size], None], sizes: Sequence[_Size]) -> None:
         self._function = function
-        self.sizes = sorted(sizes)
-        self._captured: dict[_Size, tuple[torch.cuda.CUDAGraph, Any]] = {}
-
-    @property
-    def is_captured(self) -> bool:
-        """Whether there are graphs."""
-        return bool(self._captured)
-
-    def fit(self, size: _Size) -> _Size:
-        """The size that a call with `size` computes: the next larger bucket, or itself beyond."""
-        index = bisect.bisect_left(self.sizes, size)
-        return self.sizes[index] if index < len(self.sizes) else size
+        self._sizes = sorted(sizes)
+        self._captured: dict[_Size, torch.cuda.CUDAGraph] = {}
 
     def capture(self, pool: Any) -> None:
         """Record all sizes, the largest first, since those behind it fit into its memory."""
-        for size in reversed(self.sizes):
+        for size in reversed(self._sizes):
             self._function(size)  # compiles what is still to be compiled
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=pool):
-                output = self._function(size)
-            self._captured[size] = (graph, output)
+                self._function(size)
+            self._captured[size] = graph
 
-    def output(self, size: _Size) -> Any:
-        """What a captured size returns, without running it."""
-        return self._captured[size][1]
-
-    def __call__(self, size: _Size) -> Any:
-        """Run at a size that `fit` gave."""
-        if size not in self._captured:
-            return self._function(size)
-        graph, output = self._captured[size]
-        graph.replay()
-        return output
+    def __call__(self, size: _Size) -> None:
+        """Replay what was captured at this size, or run the function."""
+        graph = self._captured.get(size)
+        if graph is None:
+            self._function(size)
+        else:
+            graph.replay()

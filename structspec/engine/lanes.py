@@ -27,15 +27,10 @@ class Lanes:
         if self._is_cuda:
             self._compute.wait_stream(self._copy)
 
-    def copy_waits(self) -> None:
-        """What is copied from here on sees what was computed so far."""
-        if self._is_cuda:
-            self._copy.wait_stream(self._compute)
-
     def mark(self) -> Callable[[], None]:
-        """A function that waits until the copies so far have happened."""
+        """A function that waits until what was launched so far has happened."""
         if not self._is_cuda:
             return lambda: None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(self._copy)
+        event.record(self._compute)
         return event.synchronize

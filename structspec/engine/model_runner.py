@@ -43,7 +43,7 @@ class ModelRunner:
         """
         last = last_token_ids.tolist() if last_token_ids is not None else []
         inputs, num_logits_rows = flatten(batch, draft, self.kv_cache.block_size, last)
-        logits = self._network.forward(_to_device(inputs, self._network.device), self.kv_cache)
+        logits = self._network.forward(inputs, self.kv_cache)
         return logits[:num_logits_rows].float()
 
     def _warm_up(self) -> None:
@@ -111,16 +111,3 @@ def flatten(
 def _padded_tables(tables: Sequence[Sequence[int]]) -> Tensor:  # [num_requests, max_num_blocks]
     width = max(map(len, tables))
     return torch.tensor([[*table, *[0] * (width - len(table))] for table in tables])
-
-
-def _to_device(inputs: ForwardInput, device: torch.device) -> ForwardInput:
-    if device.type == "cpu":
-        return inputs
-    metadata = inputs.metadata
-    return ForwardInput(
-        inputs.token_ids.to(device),
-        inputs.logits_rows.to(device),
-        AttentionMetadata(
-            *(getattr(metadata, name).to(device) for name in AttentionMetadata.__slots__)
-        ),
-    )

@@ -17,5 +17,4 @@ class Pace:
 
     def must_wait(self, batch: Batch, draft: Draft) -> bool:
         """Whether this step should be read before the next one is planned."""
-        num_guessing = sum(map(bool, draft.guesses))
-        return num_guessing > self._max_share_aside * len(batch.requests)
+        return draft.num_guessing > self._max_share_aside * len(batch.requests)

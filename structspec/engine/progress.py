@@ -12,21 +12,25 @@ def append_tokens(
     request: Request, token_ids: Sequence[int], vocabulary: Vocabulary
 ) -> FinishReason | None:
     """Add tokens one by one until one of them ends the request; those behind it are dropped."""
+    known, token_bytes = request.token_ids, vocabulary.token_bytes
+    max_num_tokens = request.num_prompt_tokens + request.max_tokens
     for token_id in token_ids:
-        request.token_ids.append(token_id)
+        known.append(token_id)
         if token_id in vocabulary.stop_token_ids:
             return "stop"
-        if request.text.append(vocabulary.token_bytes[token_id] or b""):
+        if request.text.append(token_bytes[token_id] or b""):
             return "stop"
-        if request.num_output_tokens >= request.max_tokens:
+        if len(known) >= max_num_tokens:
             return "length"
     return None
 
 
 def record_step(stats: RequestStats, is_forced: Sequence[bool], num_accepted: int) -> None:
     """Count one verification step of a request; `is_forced` says it of each draft."""
-    num_drafted = len(is_forced)
     stats.num_target_steps += 1
+    num_drafted = len(is_forced)
+    if num_drafted == 0:
+        return
     stats.num_drafted += num_drafted
     stats.num_accepted += num_accepted
     stats.num_forced_drafted += sum(is_forced)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from concurrent.futures import CancelledError
+from typing import NamedTuple
 
 from structspec.config import EngineConfig
 from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledRequest
@@ -13,6 +14,14 @@ from structspec.engine.progress import append_tokens, record_step
 from structspec.errors import Cancelled, StructspecError
 from structspec.request import FinishReason, Request, RequestStatus
 from structspec.vocabulary import Vocabulary
+
+
+class _Share(NamedTuple):
+    """What one request computes in a step, drafts aside."""
+
+    request: Request
+    num_tokens: int
+    is_sampled: bool
 
 
 class Scheduler:
@@ -72,13 +81,13 @@ class Scheduler:
         self._take_compiled()
         budget = self._config.max_num_batched_tokens
         num_waiting = len(self._waiting)
-        shares: list[tuple[Request, int]] = []
+        shares: list[_Share] = []
         for request in list(self._running):
             # An earlier request of this loop may have preempted this one.
             if request.status is RequestStatus.RUNNING and budget > 0:
                 num_tokens = min(self._num_wanted(request), budget)
                 if num_tokens > 0 and self._reserve(request, num_tokens):
-                    shares.append((request, num_tokens))
+                    shares.append(_Share(request, num_tokens, _is_sampled(request, num_tokens)))
                     budget -= num_tokens
         if len(self._waiting) == num_waiting:  # else blocks are short: what left must not come back
             budget = self._admit(shares, budget)
@@ -87,16 +96,17 @@ class Scheduler:
     def launched(self, batch: Batch, draft: Draft) -> None:
         """Count a step's tokens as computed; their values are told to `update`, one step later."""
         num_sampled = 0
-        for index, scheduled in enumerate(batch.requests):
+        for scheduled, drafts, num_certain in zip(
+            batch.requests, draft.token_ids, draft.num_certain, strict=True
+        ):
             request = scheduled.request
-            num_certain = draft.num_certain[index]
             request.num_computed_tokens += scheduled.num_tokens + num_certain
             if not scheduled.is_sampled:
                 continue
             request.sampled_index = num_sampled
             num_sampled += 1
             request.num_pending += num_certain + 1
-            num_guesses = len(draft.token_ids[index]) - num_certain
+            num_guesses = len(drafts) - num_certain
             request.is_held = num_guesses > 0
             if scheduled.num_draft_slots:
                 self._block_manager.trim(request, request.num_computed_tokens + num_guesses)
@@ -105,9 +115,10 @@ class Scheduler:
         """Take in a step's tokens; requests that it moved on, or that end here, have news."""
         for index, scheduled in enumerate(batch.requests):
             request = scheduled.request
-            if request.is_finished:  # since this step was planned
+            if request.status is RequestStatus.FINISHED:  # since this step was planned
                 continue
-            self._news[request] = None
+            if request.is_streamed:
+                self._news[request] = None
             if request.error is not None:
                 self._finish(request, "error", request.error)
                 continue
@@ -125,44 +136,44 @@ class Scheduler:
     def _take_tokens(
         self, scheduled: ScheduledRequest, draft: Draft, output: SamplerOutput, index: int
     ) -> None:
-        request, num_certain = scheduled.request, draft.num_certain[index]
+        request, stats = scheduled.request, scheduled.request.stats
         new, num_accepted = output.token_ids[index], output.num_accepted[index]
+        drafts, num_certain = draft.token_ids[index], draft.num_certain[index]
         if num_certain:
-            new = [*draft.token_ids[index][:num_certain], *new]
+            new = [*drafts[:num_certain], *new]
         request.num_pending -= num_certain + 1
-        was_guessed = len(draft.token_ids[index]) > num_certain
+        was_guessed = len(drafts) > num_certain
         if was_guessed:
             request.is_held = False
-        record_step(request.stats, draft.is_forced[index], num_certain + num_accepted)
-        if request.stats.first_token_s is None:
-            request.stats.first_token_s = time.perf_counter() - request.arrival_time
+        record_step(stats, draft.is_forced[index], num_certain + num_accepted)
+        if stats.first_token_s is None:
+            stats.first_token_s = time.perf_counter() - request.arrival_time
         reason = append_tokens(request, new, self._vocabulary)
-        if scheduled.num_preemptions == request.stats.num_preemptions:
+        if scheduled.num_preemptions == stats.num_preemptions:
             request.num_computed_tokens += num_accepted
-            self._block_manager.keep(request, self._num_verified(scheduled, len(new)))
+            # filled for good are all positions but that of the last token
+            num_verified = scheduled.first_position + scheduled.num_tokens + len(new) - 1
+            self._block_manager.keep(request, num_verified)
             if was_guessed:
                 self._block_manager.trim(request, request.num_known_tokens)
         if reason is not None:
             self._finish(request, reason)
 
-    @staticmethod
-    def _num_verified(scheduled: ScheduledRequest, num_new: int) -> int:
-        """Positions that the step has filled for good: all but that of its last token."""
-        return scheduled.first_position + scheduled.num_tokens + num_new - 1
-
     def _num_wanted(self, request: Request) -> int:
         """How many known tokens are still to be computed before the next sample."""
         if request.is_held or request.error is not None:
             return 0
-        if request.num_output_tokens + request.num_pending >= request.max_tokens:
+        num_known = len(request.token_ids) + request.num_pending
+        if num_known - request.num_prompt_tokens >= request.max_tokens:
             return 0  # it ends with what is on its way
-        num_missing = request.num_known_tokens - request.num_computed_tokens
+        num_missing = num_known - request.num_computed_tokens
         # The last token's logits wait for the grammar that masks them.
         return num_missing - 1 if request.is_grammar_pending else num_missing
 
     def _reserve(self, request: Request, num_tokens: int) -> bool:
         """Blocks for `num_tokens` more, preempting newer requests; False if itself had to go."""
-        while not self._block_manager.allocate(request, request.num_computed_tokens + num_tokens):
+        needed = request.num_computed_tokens + num_tokens
+        while not self._block_manager.allocate(request, needed):
             victim = self._running[-1]
             self.preempt(victim)
             if victim is request:
@@ -178,7 +189,7 @@ class Scheduler:
         request.stats.num_preemptions += 1
         self._waiting.appendleft(request)
 
-    def _admit(self, shares: list[tuple[Request, int]], budget: int) -> int:
+    def _admit(self, shares: list[_Share], budget: int) -> int:
         """Start waiting requests while there is room for a first chunk; returns the budget left."""
         while self._waiting and budget > 0 and len(self._running) < self._config.max_num_requests:
             request = self._waiting[0]
@@ -196,19 +207,18 @@ class Scheduler:
             self._running.append(request)
             self._running.sort(key=lambda running: running.request_id)
             if num_tokens > 0:
-                shares.append((request, num_tokens))
+                shares.append(_Share(request, num_tokens, _is_sampled(request, num_tokens)))
                 budget -= num_tokens
         return budget
 
-    def _with_drafts(self, shares: list[tuple[Request, int]], budget: int) -> Batch:
-        num_sampled = sum(self._is_sampled(request, n) for request, n in shares)
+    def _with_drafts(self, shares: list[_Share], budget: int) -> Batch:
+        num_sampled = sum(share.is_sampled for share in shares)
         per_request = min(
             self._config.speculative.num_speculative_tokens,
             self._config.max_num_draft_tokens // max(num_sampled, 1),
         )
         scheduled = []
-        for request, num_tokens in shares:
-            is_sampled = self._is_sampled(request, num_tokens)
+        for request, num_tokens, is_sampled in shares:
             num_slots = 0
             if is_sampled and per_request > 0 and _may_draft(request):
                 num_slots = self._reserve_drafts(request, min(per_request, budget))
@@ -241,9 +251,6 @@ class Scheduler:
         assert is_allocated
         return num_slots
 
-    def _is_sampled(self, request: Request, num_tokens: int) -> bool:
-        return request.num_computed_tokens + num_tokens == request.num_known_tokens
-
     def _take_compiled(self) -> None:
         """Give requests whose grammar is ready their matcher; fail those whose grammar failed."""
         for request in [*self._running, *self._waiting]:
@@ -270,6 +277,11 @@ class Scheduler:
         request.finish_reason = reason
         request.error = error
         self._news[request] = None
+
+
+def _is_sampled(request: Request, num_tokens: int) -> bool:
+    num_known = len(request.token_ids) + request.num_pending
+    return request.num_computed_tokens + num_tokens == num_known
 
 
 def _may_draft(request: Request) -> bool:

@@ -12,7 +12,7 @@ class AttentionMetadata:
     """Where each row stands and where the keys and values of its context lie.
 
     Rows of request r are cu_seqlens_q[r] up to cu_seqlens_q[r + 1], the last of its context;
-    rows behind those of the last request are padding. All int64.
+    rows behind those of the last request are padding. Tensors are int64.
     """
 
     positions: Tensor  # [num_rows]
@@ -20,6 +20,7 @@ class AttentionMetadata:
     cu_seqlens_q: Tensor  # [num_requests + 1]
     context_lens: Tensor  # [num_requests], the step's own tokens included
     block_tables: Tensor  # [num_requests, max_num_blocks]
+    max_query_len: int | None = None  # rows of a request at most, where that is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,9 @@ def run_padded(runner: DeviceRunner, *shares: tuple[Request, int, int]) -> list[
 
         def forward(self, batch: Batch, draft: Draft) -> torch.Tensor:
             num_rows = sum(1 + len(ids) for ids in draft.token_ids)
-            logits = runner.forward(batch, draft)
-            assert len(logits) == runner.fit_logits(num_rows)
-            return logits[:num_rows]
+            hidden = runner.forward(batch, draft)
+            assert len(hidden) == runner.fit_logits(num_rows)
+            return runner.head(hidden)[:num_rows]
 
     return run_step(Cut(), *shares)  # type: ignore[arg-type]
 
@@ -107,7 +107,7 @@ def test_a_token_that_the_host_does_not_know_is_read_where_the_sampler_wrote_it(
     request.num_computed_tokens = 20
     last[1] = request.token_ids.pop()  # known to the device alone
     scheduled = ScheduledRequest(request, 1, 3, True, 20, last_index=1)
-    logits = ours.forward(Batch([scheduled]), guessed([[]]), last)
+    logits = ours.head(ours.forward(Batch([scheduled]), guessed([[]]), last))
     assert close(logits[:1], expected)
     # certain drafts behind it are computed in the same step, and only the last row is sampled
     request.token_ids += [int(last[1]), *certain]
@@ -115,7 +115,7 @@ def test_a_token_that_the_host_does_not_know_is_read_where_the_sampler_wrote_it(
     (expected,) = run_step(theirs, (request, 4, 0))
     del request.token_ids[20:]
     draft = Draft([certain], [None], [[True] * 3], [3])
-    assert close(ours.forward(Batch([scheduled]), draft, last)[:1], expected)
+    assert close(ours.head(ours.forward(Batch([scheduled]), draft, last))[:1], expected)
 
 
 def test_tables_reach_the_device_however_much_changes_at_once() -> None:
@@ -177,7 +177,7 @@ def test_greedy_tokens_are_those_of_the_plain_sampler_and_drawn_ones_hang_on_see
         mask = Masker(vocabulary).fill(batch, draft)
         padded = torch.cat([rows, torch.full((3, vocabulary.vocab_size), float("nan"))])
         last = torch.zeros(64, dtype=torch.int64)
-        sampler = DeviceSampler(vocabulary, 64, 5, last, Lanes(CPU))
+        sampler = DeviceSampler(vocabulary, [64], 5, last, Lanes(CPU), lambda rows: rows)
         sampled = sampler(padded, batch, draft, mask)
         output = sampled.read()
         assert [ids[-1] for ids in output.token_ids] == last[: len(order)].tolist()
@@ -205,7 +205,7 @@ def test_parameters_that_sort_go_through_the_plain_sampler() -> None:
     batch = Batch([ScheduledRequest(request, 1, 0, True)])
     logits = torch.randn(1, vocabulary.vocab_size)
     last = torch.zeros(8, dtype=torch.int64)
-    sampler = DeviceSampler(vocabulary, 8, 0, last, Lanes(CPU))
+    sampler = DeviceSampler(vocabulary, [8], 0, last, Lanes(CPU), lambda rows: rows)
     draft = guessed([[]])
     sampled = sampler(logits.clone(), batch, draft, Masker(vocabulary).fill(batch, draft))
     assert sampled.read().token_ids[0] == [int(logits.argmax())]
@@ -220,7 +220,8 @@ def test_requests_that_are_not_sampled_get_nothing_and_take_no_place() -> None:
     last = torch.zeros(8, dtype=torch.int64)
     draft = guessed([[], [], []])
     mask = Masker(vocabulary).fill(batch, draft)
-    output = DeviceSampler(vocabulary, 8, 2, last, Lanes(CPU))(logits, batch, draft, mask).read()
+    sampler = DeviceSampler(vocabulary, [8], 2, last, Lanes(CPU), lambda rows: rows)
+    output = sampler(logits, batch, draft, mask).read()
     best = logits.argmax(-1).tolist()
     assert [list(ids) for ids in output.token_ids] == [best[:1], [], best[1:]]
     assert last[:2].tolist() == best
