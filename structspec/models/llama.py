@@ -180,6 +180,7 @@ class Llama:
             metadata.context_lens,
             metadata.block_tables,
             self.config.head_dim**-0.5,
+            max_query_len=metadata.max_query_len,
             block_q=self._block_q,
             num_splits=self._num_splits,
         )
