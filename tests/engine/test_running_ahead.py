@@ -12,9 +12,7 @@ from structspec.request import Request
 from tests.engine.recorder import GuessFor, Plain, Recorder
 from tests.engine.toy import STOP, VOCABULARY
 from tests.engine.toy_grammar import RestlessDrafter, ToyGrammar
-from tests.engine.watched import LONG, NEVER_WAITS, Ask, Watched, make_config
-
-ALONG = "cbcbacbbcacb"  # no two letters of it are one token
+from tests.engine.watched import ALONG, LONG, NEVER_WAITS, Ask, Watched, make_config
 
 
 def in_flight(ask: Ask = LONG, **parts: object) -> tuple[Watched, Request]:

@@ -21,9 +21,7 @@ from structspec.request import Request
 from tests.engine.recorder import GuessFor, Plain, Recorder
 from tests.engine.toy import VOCABULARY, RandomDrafter, ToyEngine
 from tests.engine.toy_grammar import CertainMatcher, RestlessDrafter, ToyGrammar, ready
-from tests.engine.watched import LONG, NEVER_WAITS, Ask, Watched, make_config
-
-ALONG = "cbcbacbbcacb"  # no two letters of it are one token
+from tests.engine.watched import ALONG, LONG, NEVER_WAITS, Ask, Watched, make_config
 
 
 def test_a_grammar_that_fails_in_the_step_that_reads_the_prompt_is_told_once():
@@ -110,10 +108,10 @@ def test_after_a_fault_everybody_in_that_step_is_told_once_and_the_engine_goes_o
     pace, what, caplog
 ):
     for step in range(4):
-        watched = Watched(drafter=Plain(), pace=pace)
+        watched = Watched(drafter=ForcedDrafter(VOCABULARY), pace=pace)
         recorder = Recorder(watched.toy)
         recorder.faults[step] = what
-        requests = [watched.start(LONG) for _ in range(2)]
+        requests = [watched.start(LONG), watched.start(Ask(texts=("cb" * 20,), max_tokens=20))]
         watched.run()
         assert all(f"{what} of step {step}" in str(request.error) for request in requests)
         after = watched.start(LONG)

@@ -55,7 +55,7 @@ EVENTS = st.lists(
     compiled_at=MOMENTS,
     events=EVENTS,
     block_size=st.integers(1, 4),
-    num_tokens=st.integers(24, 60),
+    num_tokens=st.integers(26, 60),
     budget=st.integers(1, 24),
     max_num_requests=st.integers(1, 6),
     keeps_prefixes=st.booleans(),
@@ -104,7 +104,12 @@ def test_every_request_writes_what_it_would_write_alone(
                 watched.toy.scheduler.preempt(request)
         watched.step()
     watched.run()
+    again = [Ask((*request.token_ids, 0), max_tokens=3) for request in watched.requests]
+    longer = [watched.start(ask) for ask in again]  # what the cache has of them must be true
+    watched.run()
     assert watched.toy.block_manager.num_free_blocks == config.num_blocks
+    for ask, request in zip(again, longer, strict=True):
+        ask.check(request)
     for index, request in started.items():
         if request in cancelled and request.finish_reason == "cancelled":
             alone = asks[index].written_alone()

@@ -69,15 +69,17 @@ class Ask:
         """A finished request has written that, says why it ended, and counts what it wrote."""
         expected = self.written_alone()
         text = VOCABULARY.decode_bytes(expected).decode()
-        ends = [text.find(stop) for stop in self.stop if stop in text]
+        ends = [(text.find(stop) + len(stop), len(stop)) for stop in self.stop if stop in text]
+        end, length = min(ends, default=(len(text), 0))  # of the stop string that is whole first
         assert request.output_token_ids == expected
-        assert request.text.text == (text[: min(ends)] if ends else text)
+        assert request.text.text == text[: end - length]
         assert request.finish_reason == ("stop" if self._is_stopped(expected) else "length")
         assert request.usage.completion_tokens == len(expected)
         assert request.error is None
 
 
 LONG = Ask((0, 1), max_tokens=12, ignore_eos=True)
+ALONG = "cbcbacbbcacb"  # no two letters of it are one token
 NEVER_WAITS = Pace(1.0)
 
 
@@ -114,6 +116,9 @@ class Watched:
         assert len(set(news)) == len(news)
         assert not set(news) & set(self.told), "news after the last"
         self.told += [request for request in news if request.is_finished]
+        if self.toy.engine.is_idle and not news:
+            running = [one for one in self.requests if one.status is RequestStatus.RUNNING]
+            assert all(request.is_grammar_pending for request in running)
         self.check()
         return news
 
@@ -133,6 +138,7 @@ class Watched:
             if request.status is not RequestStatus.RUNNING:
                 assert num_slots == 0
                 continue
+            assert request.num_output_tokens + request.num_pending <= request.max_tokens
             num_computed = request.num_computed_tokens
             assert num_computed <= min(request.num_known_tokens, num_slots)
             if not request.is_held:  # nobody keeps a block without a use for it
