@@ -6,8 +6,11 @@ lies, whatever few rows x has:
     acc[n, m] = sum_k weight[n, k] * x[m, k] * norm[k];   squares[m] = sum_k x[m, k]^2
     product   = acc / sqrt(squares / K + eps)             the norm's scale, after the sum
 
-A program that OVERLAPS is launched while the kernel ahead of it ends: it has its first weights
-brought to the L2 cache, then waits (programmatic dependent launch, compute capability 9.0).
+With an OVERLAP (programmatic dependent launch, compute capability 9.0) a kernel may start before
+the one ahead has ended: its programs have their first weights brought to the L2 cache, then wait.
+An "early" one lets the next kernel start right then, a "late" one when its sums are done: programs
+that wait crowd onto the processors with room left, which costs more than it gains where all have
+long work to do.
 """
 
 from __future__ import annotations
@@ -23,10 +26,10 @@ def wait_for_inputs(
     first_k: tl.tensor,
     K: tl.constexpr,
     BLOCK_K: tl.constexpr,
-    OVERLAPS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ) -> None:
     """Until the kernel ahead has written everything; the weights don't depend on it."""
-    if OVERLAPS:
+    if OVERLAP:
         LINE: tl.constexpr = 1024 // weight_ptr.dtype.element_ty.primitive_bitwidth
         LINES: tl.constexpr = (2 * BLOCK_K + LINE - 1) // LINE  # of two tiles
         k = tl.minimum(first_k + tl.arange(0, LINES) * LINE, K - 1)
@@ -40,6 +43,14 @@ def wait_for_inputs(
             pack=1,
         )
         tl.extra.cuda.gdc_wait()
+    if OVERLAP == "early":
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def let_next_start(OVERLAP: tl.constexpr) -> None:
+    """To be called when the sums are done."""
+    if OVERLAP == "late":
         tl.extra.cuda.gdc_launch_dependents()
 
 
@@ -49,6 +60,7 @@ def product(
     norm_ptr: tl.tensor,
     weight_ptr: tl.tensor,
     rows: tl.tensor,
+    first_m: tl.tensor,
     first_k: tl.tensor,
     num_rows: tl.tensor,
     K: tl.constexpr,
@@ -59,8 +71,12 @@ def product(
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ) -> tl.tensor:
-    """`acc` [BLOCK_N, BLOCK_M] and `squares` [BLOCK_M] over SPAN numbers from first_k on."""
+    """`acc` [BLOCK_N, BLOCK_M] and `squares` [BLOCK_M] over SPAN numbers from first_k on.
+
+    Both are of the BLOCK_M rows of x from first_m on.
+    """
     i = tl.arange(0, BLOCK_K)
+    x_ptr += first_m.to(tl.int64) * K
     weight_rows = weight_ptr + rows.to(tl.int64)[:, None] * K
     if BLOCK_M == 1:
         products = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)
@@ -83,7 +99,7 @@ def product(
     else:
         m = tl.arange(0, BLOCK_M)
         acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
-        squares = tl.zeros((BLOCK_M,), tl.float32)
+        x_squares = tl.zeros((BLOCK_M, BLOCK_K), tl.float32)  # summed once, behind the loop
         for start in tl.range(0, SPAN, BLOCK_K, num_stages=NUM_STAGES):
             k = first_k + start + i
             weight = tl.load(
@@ -94,15 +110,21 @@ def product(
             )
             x = tl.load(
                 x_ptr + m[:, None] * K + k[None, :],
-                mask=(m < num_rows)[:, None] & (k < K)[None, :],
+                mask=(first_m + m < num_rows)[:, None] & (k < K)[None, :],
                 other=0.0,
             )
             if HAS_NORM:
+                # once a row, as wide as x: one row of it would be too narrow to be fetched ahead
+                norm = tl.load(
+                    norm_ptr + m[:, None] * 0 + k[None, :],
+                    mask=(m >= 0)[:, None] & (k < K)[None, :],
+                    other=0.0,
+                )
                 wide = x.to(tl.float32)
-                squares += tl.sum(wide * wide, 1)
-                norm = tl.load(norm_ptr + k, mask=k < K, other=0.0).to(tl.float32)
-                x = (wide * norm[None, :]).to(x.dtype)
+                x_squares += wide * wide
+                x = (wide * norm.to(tl.float32)).to(x.dtype)
             acc = tl.dot(weight, tl.trans(x), acc, input_precision="ieee")
+        squares = tl.sum(x_squares, 1)
     return acc, squares
 
 

@@ -1,7 +1,8 @@
-"""The products of a layer for few rows as Triton kernels: each weight is read once, by one program.
+"""The products of a layer for few rows as Triton kernels.
 
-A program owns BLOCK_N rows of the weight and all rows of x. Where two columns belong together
-(the halves of a head, gate and up), its rows are BLOCK_N / 2 of the one kind, then their partners.
+A program owns BLOCK_N rows of the weight and BLOCK_M rows of x, mostly all there are; else those
+with the same rows of the weight come one after the other. Where two columns belong together (the
+halves of a head, gate and up), its rows are BLOCK_N / 2 of the one kind, then their partners.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from structspec.kernels.few_rows_product import halves, product, wait_for_inputs
+from structspec.kernels.few_rows_product import (
+    halves,
+    let_next_start,
+    product,
+    wait_for_inputs,
+)
 from structspec.kernels.few_rows_tiles import Tiles, choose_tiles
 
 
@@ -32,15 +38,17 @@ def _norm_linear_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
-    OVERLAPS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ) -> None:
-    m, n = tl.arange(0, BLOCK_M), tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    first_m = tl.program_id(0) * BLOCK_M
+    m, n = first_m + tl.arange(0, BLOCK_M), tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     rows = tl.minimum(n, N - 1)
-    wait_for_inputs(weight_ptr, rows, 0, K, BLOCK_K, OVERLAPS)
+    wait_for_inputs(weight_ptr, rows, 0, K, BLOCK_K, OVERLAP)
     acc, squares = product(
-        residual_ptr, norm_ptr, weight_ptr, rows, 0, num_rows,
+        residual_ptr, norm_ptr, weight_ptr, rows, first_m, 0, num_rows,
         K, K, True, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES,
     )  # fmt: skip
+    let_next_start(OVERLAP)
     out = acc * (1.0 / tl.sqrt(squares / K + eps))[None, :]
     is_out = (n < N)[:, None] & (m < num_rows)[None, :]
     tl.store(out_ptr + m.to(tl.int64)[None, :] * N + n[:, None], out, mask=is_out)
@@ -60,17 +68,18 @@ def _norm_gate_up_silu_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
-    OVERLAPS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ) -> None:
     HALF: tl.constexpr = BLOCK_N // 2
-    first = tl.program_id(0) * HALF
-    m, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
+    first_m, first = tl.program_id(0) * BLOCK_M, tl.program_id(1) * HALF
+    m, j = first_m + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     rows = tl.minimum(first + j % HALF, INNER - 1) + j // HALF * INNER
-    wait_for_inputs(weight_ptr, rows, 0, K, BLOCK_K, OVERLAPS)
+    wait_for_inputs(weight_ptr, rows, 0, K, BLOCK_K, OVERLAP)
     acc, squares = product(
-        residual_ptr, norm_ptr, weight_ptr, rows, 0, num_rows,
+        residual_ptr, norm_ptr, weight_ptr, rows, first_m, 0, num_rows,
         K, K, True, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES,
     )  # fmt: skip
+    let_next_start(OVERLAP)
     gate, up = halves(acc * (1.0 / tl.sqrt(squares / K + eps))[None, :], BLOCK_M, BLOCK_N)
     out = gate / (1.0 + tl.exp(-gate)) * up
     n = first + tl.arange(0, HALF)
@@ -95,30 +104,32 @@ def _linear_add_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
-    OVERLAPS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ) -> None:
-    block, split = tl.program_id(0), tl.program_id(1)
-    m, n = tl.arange(0, BLOCK_M), block * BLOCK_N + tl.arange(0, BLOCK_N)
+    first_m, block, split = tl.program_id(0) * BLOCK_M, tl.program_id(1), tl.program_id(2)
+    m, n = first_m + tl.arange(0, BLOCK_M), block * BLOCK_N + tl.arange(0, BLOCK_N)
     rows = tl.minimum(n, N - 1)
-    wait_for_inputs(weight_ptr, rows, split * SPAN, K, BLOCK_K, OVERLAPS)
+    wait_for_inputs(weight_ptr, rows, split * SPAN, K, BLOCK_K, OVERLAP)
     acc, _ = product(
-        x_ptr, x_ptr, weight_ptr, rows, split * SPAN, num_rows,
+        x_ptr, x_ptr, weight_ptr, rows, first_m, split * SPAN, num_rows,
         K, SPAN, False, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES,
     )  # fmt: skip
+    let_next_start(OVERLAP)
     place = m[None, :] * N + n[:, None]
     is_out = (n < N)[:, None] & (m < num_rows)[None, :]
     is_last = split == 0
+    arrivals_ptr += block * tl.num_programs(0) + tl.program_id(0)
     if NUM_SPLITS > 1:
         tl.store(parts_ptr + split * num_rows * N + place, acc, mask=is_out)
         tl.debug_barrier()  # all the program's threads have stored before one of them says so
-        is_last = tl.atomic_add(arrivals_ptr + block, 1, sem="acq_rel") == NUM_SPLITS - 1
+        is_last = tl.atomic_add(arrivals_ptr, 1, sem="acq_rel") == NUM_SPLITS - 1
     if is_last:
         if NUM_SPLITS > 1:
             acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
             for part in range(NUM_SPLITS):  # in this order, whoever came last
                 part_ptr = parts_ptr + part * num_rows * N
                 acc += tl.load(part_ptr + place, mask=is_out, other=0.0, cache_modifier=".cg")
-            tl.store(arrivals_ptr + block, 0)
+            tl.store(arrivals_ptr, 0)
         residual = tl.load(residual_ptr + place, mask=is_out, other=0.0)
         out = (residual.to(tl.float32) + acc).to(residual.dtype)
         tl.store(residual_ptr + place, out, mask=is_out)
@@ -149,20 +160,22 @@ def _norm_qkv_rotate_store_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
-    OVERLAPS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ) -> None:
     HALF: tl.constexpr = HEAD_DIM // 2
     BLOCK_HALF: tl.constexpr = BLOCK_N // 2
-    head, first = tl.program_id(0), tl.program_id(1) * BLOCK_HALF
-    m, j = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
+    first_m = tl.program_id(0) * BLOCK_M
+    head, first = tl.program_id(1), tl.program_id(2) * BLOCK_HALF
+    m, j = first_m + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     rows = head * HEAD_DIM + tl.minimum(first + j % BLOCK_HALF, HALF - 1) + j // BLOCK_HALF * HALF
-    wait_for_inputs(weight_ptr, rows, 0, K, BLOCK_K, OVERLAPS)
+    wait_for_inputs(weight_ptr, rows, 0, K, BLOCK_K, OVERLAP)
     slot = tl.load(slot_mapping_ptr + m, mask=m < num_rows, other=-1)
     position = tl.load(positions_ptr + m, mask=slot >= 0, other=0)
     acc, squares = product(
-        residual_ptr, norm_ptr, weight_ptr, rows, 0, num_rows,
+        residual_ptr, norm_ptr, weight_ptr, rows, first_m, 0, num_rows,
         K, K, True, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES,
     )  # fmt: skip
+    let_next_start(OVERLAP)
     acc *= (1.0 / tl.sqrt(squares / K + eps))[None, :]
     if HAS_BIAS:
         acc += tl.load(bias_ptr + rows).to(tl.float32)[:, None]
@@ -207,8 +220,12 @@ def _choose_tiles(num_rows: int, weight: Tensor, *, can_split: bool = False) -> 
         size,
         weight.dtype,
         can_split=can_split,
-        overlaps=_can_overlap(weight.device),
+        can_overlap=_can_overlap(weight.device),
     )
+
+
+def _grid(num_rows: int, num_columns: int, tiles: Tiles) -> tuple[int, int]:
+    return triton.cdiv(num_rows, tiles.block_m), triton.cdiv(num_columns, tiles.block_n)
 
 
 def _options(tiles: Tiles) -> dict[str, Any]:
@@ -216,10 +233,10 @@ def _options(tiles: Tiles) -> dict[str, Any]:
         "BLOCK_M": tiles.block_m,
         "BLOCK_K": tiles.block_k,
         "NUM_STAGES": tiles.num_stages,
-        "OVERLAPS": tiles.overlaps,
+        "OVERLAP": tiles.overlap,
         "num_warps": tiles.num_warps,
     }
-    if tiles.overlaps:  # the interpreter does not know the option
+    if tiles.overlap:  # the interpreter does not know the option
         options["launch_pdl"] = True
     return options
 
@@ -232,7 +249,7 @@ def norm_linear_triton(
     out = residual.new_empty(num_rows, num_columns, dtype=torch.float32)
     if num_rows > 0:
         tiles = tiles or _choose_tiles(num_rows, weight)
-        _norm_linear_kernel[(triton.cdiv(num_columns, tiles.block_n),)](
+        _norm_linear_kernel[_grid(num_rows, num_columns, tiles)](
             residual,
             norm_weight,
             weight,
@@ -255,7 +272,7 @@ def norm_gate_up_silu_triton(
     out = residual.new_empty(num_rows, num_columns // 2)
     if num_rows > 0:
         tiles = tiles or _choose_tiles(num_rows, weight)
-        _norm_gate_up_silu_kernel[(triton.cdiv(num_columns, tiles.block_n),)](
+        _norm_gate_up_silu_kernel[_grid(num_rows, num_columns, tiles)](
             residual,
             norm_weight,
             weight,
@@ -279,8 +296,8 @@ def linear_add_triton(
         return
     tiles = tiles or _choose_tiles(num_rows, weight, can_split=True)
     span = triton.cdiv(triton.cdiv(size, tiles.num_splits), tiles.block_k) * tiles.block_k
-    grid = (triton.cdiv(num_columns, tiles.block_n), tiles.num_splits)
-    assert len(arrivals) >= grid[0]
+    grid = (*_grid(num_rows, num_columns, tiles), tiles.num_splits)
+    assert len(arrivals) >= grid[0] * grid[1]
     num_parts = tiles.num_splits if tiles.num_splits > 1 else 0
     parts = x.new_empty(num_parts, num_rows, num_columns, dtype=torch.float32)
     _linear_add_kernel[grid](
@@ -322,7 +339,8 @@ def norm_qkv_rotate_store_triton(
     tiles = tiles or _choose_tiles(num_rows, weight)
     smallest = 2 if tiles.block_m == 1 else 16
     block_n = min(tiles.block_n, max(smallest, 2 * triton.next_power_of_2(head_dim // 2)))
-    grid = (num_columns // head_dim, triton.cdiv(head_dim, block_n))
+    num_blocks = triton.cdiv(num_rows, tiles.block_m)
+    grid = (num_blocks, num_columns // head_dim, triton.cdiv(head_dim, block_n))
     _norm_qkv_rotate_store_kernel[grid](
         residual,
         norm_weight,

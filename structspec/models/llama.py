@@ -39,6 +39,8 @@ if TYPE_CHECKING:  # the cache is sized from a LlamaConfig: importing it here wo
     from structspec.engine.kv_cache import KVCache
 
 FEW_ROWS = 32  # a step of at most so many runs as fused kernels
+FEW_ROWS_IF_SMALL = 32  # where a layer's weights are small: launches then take more than reading
+_SMALL_LAYER = 16 * 2**20  # numbers in its weights
 _INVARIANT_SPLITS = 4  # of every context: few for prompts, which write each, many for one request
 
 Weights = Mapping[str, Tensor]  # Hugging Face names; may read and convert on access
@@ -90,6 +92,7 @@ class Llama:
             and self._lm_head.bias is None
             and all(_can_fuse(layer) for layer in self._layers)
         )
+        self._few_rows = _few_rows(self._layers[0], dtype)
 
     @torch.no_grad()  # not inference_mode: the sampler changes the logits in place
     def forward(self, inputs: ForwardInput, kv_cache: KVCache) -> Tensor:
@@ -123,7 +126,7 @@ class Llama:
         return self._lm_head.unrounded(normed)
 
     def _is_fused(self, rows: Tensor) -> bool:
-        return self._can_fuse and len(rows) <= FEW_ROWS
+        return self._can_fuse and len(rows) <= self._few_rows
 
     def _fused_body(
         self, residual: Tensor, metadata: AttentionMetadata, kv_cache: KVCache
@@ -191,6 +194,14 @@ def _can_fuse(layer: _Layer) -> bool:
     others = (layer.attention_out, layer.gate_up, layer.mlp_out)
     has_norm = len(layer.query_norm) or len(layer.key_norm)
     return not has_norm and all(linear.bias is None for linear in others)
+
+
+def _few_rows(layer: _Layer, dtype: torch.dtype) -> int:
+    """The most rows of a step that are few for a network of such layers."""
+    linears = (layer.qkv, layer.attention_out, layer.gate_up, layer.mlp_out)
+    num_weights = sum(linear.weight.numel() for linear in linears)
+    is_small = num_weights <= _SMALL_LAYER and dtype.itemsize == 2
+    return FEW_ROWS_IF_SMALL if is_small else FEW_ROWS
 
 
 class _WeightReader:

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from structspec.engine.kv_cache import KVCache
+from structspec.kernels.few_rows_tiles import MAX_ROWS
 from structspec.models.config import LlamaConfig, RopeConfig
 from structspec.models.dummy import DummyWeights
 from structspec.models.inputs import AttentionMetadata
-from structspec.models.llama import FEW_ROWS, Llama
+from structspec.models.llama import Llama
 
 BLOCK_SIZE, NUM_BLOCKS = 4, 40
 
@@ -23,7 +24,7 @@ def make_network(architecture: str, dtype: torch.dtype, device: torch.device) ->
         num_heads=6,
         num_kv_heads=2,
         head_dim=16,
-        max_model_len=64,
+        max_model_len=160,
         hidden_size=80,
         intermediate_size=112,
         rms_norm_eps=1e-5,
@@ -40,7 +41,7 @@ def make_network(architecture: str, dtype: torch.dtype, device: torch.device) ->
 
 def logits_of(network: Llama, num_rows: int, is_fused: bool) -> torch.Tensor:
     """Of the last rows of one request; one padding row behind them."""
-    context, device = 50, network.device
+    context, device = max(50, num_rows), network.device
     first = context - num_rows
     cache = KVCache(network.config, NUM_BLOCKS, BLOCK_SIZE, network.dtype, device)
     generator = torch.Generator().manual_seed(1)
@@ -57,7 +58,7 @@ def logits_of(network: Llama, num_rows: int, is_fused: bool) -> torch.Tensor:
         block_tables=table[None].to(device),
     )
     token_ids = torch.randint(71, (num_rows + 1,), generator=generator).to(device)
-    network._can_fuse = is_fused
+    network._can_fuse, network._few_rows = is_fused, MAX_ROWS
     hidden = network.body(token_ids, metadata, cache)
     return network.head(hidden[:num_rows])
 
@@ -73,7 +74,7 @@ ARCHITECTURES = pytest.mark.parametrize("architecture", ["llama", "qwen2"])
 
 
 @ARCHITECTURES
-@pytest.mark.parametrize("num_rows", [1, 5, FEW_ROWS - 1])
+@pytest.mark.parametrize("num_rows", [1, 5, MAX_ROWS - 1])
 def test_fused_layers_compute_what_the_others_do(architecture, num_rows):
     network = make_network(architecture, torch.float64, torch.device("cpu"))
     assert_same_logits(network, num_rows)
@@ -84,12 +85,12 @@ def test_fused_layers_compute_what_the_others_do(architecture, num_rows):
 def test_fused_kernels_give_the_logits_of_the_others(architecture):
     network = make_network(architecture, torch.float32, torch.device("cuda"))
     assert network._can_fuse
-    for num_rows in range(1, FEW_ROWS + 2):
+    for num_rows in (1, 2, 15, 16, 31, 32, 63, 64, MAX_ROWS - 1):  # and one of padding
         assert_same_logits(network, num_rows)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("num_rows", [3, FEW_ROWS + 1])
+@pytest.mark.parametrize("num_rows", [3, MAX_ROWS + 1])
 def test_logits_of_half_precision_are_float32_sums(num_rows):
     network = make_network("llama", torch.bfloat16, torch.device("cuda"))
     hidden = torch.randn(num_rows, 80, dtype=torch.bfloat16, device="cuda")
