@@ -29,7 +29,7 @@ def wait_for_inputs(
     OVERLAP: tl.constexpr,
 ) -> None:
     """Until the kernel ahead has written everything; the weights don't depend on it."""
-    if OVERLAP:
+    if OVERLAP != "":
         LINE: tl.constexpr = 1024 // weight_ptr.dtype.element_ty.primitive_bitwidth
         LINES: tl.constexpr = (2 * BLOCK_K + LINE - 1) // LINE  # of two tiles
         k = tl.minimum(first_k + tl.arange(0, LINES) * LINE, K - 1)

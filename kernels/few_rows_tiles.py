@@ -10,7 +10,7 @@ import triton
 
 MAX_ROWS = 128
 _NUM_PROGRAMS = 132  # at least so many, one for each multiprocessor of an H100 or H200
-_SHARED_MEMORY = 220 * 1024  # bytes of one of those
+_SHARED_MEMORY = 220 * 1024  # bytes that a multiprocessor has for them
 _SHORT = 20 * 2**20  # numbers in a weight that is read in less than 10 us, or so
 
 Overlap = Literal["", "early", "late"]
@@ -60,7 +60,8 @@ def choose_tiles(
     if dtype == torch.float32:
         return Tiles(block_m, 16, 32, num_stages=2, overlap=overlap)
     tiles = (_split if can_split else _whole)(block_m, num_columns, size)
-    return replace(tiles, num_stages=_num_stages(tiles), overlap=overlap)
+    num_stages = _num_stages(tiles, has_norm=not can_split)
+    return replace(tiles, num_stages=num_stages, overlap=overlap)
 
 
 def _one_row(num_columns: int, size: int) -> Tiles:
@@ -96,7 +97,7 @@ def _whole(block_m: int, num_columns: int, size: int) -> Tiles:
     return Tiles(block_m, 64 if num_columns >= 2048 else 16, 64)
 
 
-def _num_stages(tiles: Tiles) -> int:
-    """Steps read ahead, of the weight, of x and of the norm, that leave room for two programs."""
-    num_bytes = 2 * tiles.block_k * (tiles.block_n + 2 * tiles.block_m)
-    return max(2, min(5, _SHARED_MEMORY // 2 // num_bytes))
+def _num_stages(tiles: Tiles, has_norm: bool) -> int:
+    """Steps that are read ahead, so that there is room for two programs on a multiprocessor."""
+    num_rows = tiles.block_n + tiles.block_m * (2 if has_norm else 1)  # the norm's, one for each
+    return max(2, min(5, _SHARED_MEMORY // 2 // (2 * tiles.block_k * num_rows)))
