@@ -63,6 +63,13 @@ class Masker:
         # of the pinned memory itself: a copy from it need not be waited for
         return Mask(torch.from_numpy(bitmask), torch.tensor(rows, dtype=torch.int64), num_valid)
 
+    def take_back(self, batch: Batch, draft: Draft) -> None:
+        """Move matchers back before the certain tokens that `fill` has moved them behind."""
+        for scheduled, num_certain in zip(batch.requests, draft.num_certain, strict=True):
+            request = scheduled.request
+            if request.matcher is not None and num_certain and not _has_ended(request):
+                request.matcher.rollback(num_certain)
+
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
         """Accept each constrained request's new tokens; a refusal is our fault and fails it."""
         for scheduled, token_ids in zip(batch.requests, output.token_ids, strict=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from structspec.drafters.base import Drafter
@@ -35,6 +36,9 @@ class Masker(Protocol):
 
     def fill(self, batch: Batch, draft: Draft) -> Mask:
         """The rows of all constrained requests, their matchers moved behind certain tokens."""
+
+    def take_back(self, batch: Batch, draft: Draft) -> None:
+        """Move matchers back before the certain tokens that `fill` has moved them behind."""
 
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
         """Move each matcher over its request's new tokens."""
@@ -90,18 +94,20 @@ class Engine:
     def step(self) -> list[Request]:
         """Advance every schedulable request; returns those with news, which may be none.
 
-        A fault inside a step fails the requests that took part and leaves the others alone.
+        A fault inside a step fails the requests that took part and leaves the others alone. Those
+        of a step for which the device's memory did not suffice are computed again in smaller ones.
         """
         flight, self._flight = self._flight, None
         was_running = flight is not None
         if flight is not None and self._pace.must_wait(flight.batch, flight.draft):
             self._land(flight)
             flight = None
-        ahead = self._launch(flight)
-        self._is_idle = ahead is None and not was_running
+        batch = self.scheduler.schedule()
+        self._is_idle = not batch.requests and not was_running
+        ahead = self._launch(batch, flight) if batch.requests else None
         if flight is not None:
             self._land(flight, ahead)
-        if ahead is not None and ahead.sampled is None:
+        elif ahead is not None:
             self._sample(ahead)
         if ahead is not None and ahead.sampled is not None:
             if self._runs_ahead:
@@ -110,16 +116,17 @@ class Engine:
                 self._land(ahead)
         return self.scheduler.take_news()
 
-    def _launch(self, flight: _Flight | None) -> _Flight | None:
-        """Plan a step and start its forward pass; None where there is nothing to compute."""
-        batch = self.scheduler.schedule()
-        if not batch.requests:
-            return None
+    def _launch(self, batch: Batch, flight: _Flight | None) -> _Flight | None:
+        """Start a step's forward pass behind that of `flight`; None where that fails."""
+        draft = None
         try:
             last = flight.sampled.last_token_ids if flight is not None and flight.sampled else None
             draft = self._drafter.propose(batch)
             self.scheduler.launched(batch, draft)
             return _Flight(batch, draft, self._runner.forward(batch, draft, last))
+        except torch.OutOfMemoryError as error:
+            self._shrink(batch, draft, error)
+            return None
         except Exception as error:
             self._fail(batch, error)
             return None
@@ -128,21 +135,34 @@ class Engine:
         try:
             mask = self._masker.fill(flight.batch, flight.draft)
             flight.sampled = self._sampler(flight.logits, flight.batch, flight.draft, mask)
+            self.scheduler.had_room(flight.batch)
+        except torch.OutOfMemoryError as error:
+            self._masker.take_back(flight.batch, flight.draft)
+            self._shrink(flight.batch, flight.draft, error)
         except Exception as error:
             self._fail(flight.batch, error)
 
     def _land(self, flight: _Flight, ahead: _Flight | None = None) -> None:
         """Read a step, start the sampling of the one behind it, and take in its tokens."""
         assert flight.sampled is not None
+        output: SamplerOutput | None
         try:
             output = flight.sampled.read()
             self._masker.advance(flight.batch, output)
         except Exception as error:
+            output = None
             self._fail(flight.batch, error)
-            return
         if ahead is not None:
             self._sample(ahead)
-        self.scheduler.update(flight.batch, flight.draft, output)
+        if output is not None:
+            self.scheduler.update(flight.batch, flight.draft, output)
+
+    def _shrink(self, batch: Batch, draft: Draft | None, error: torch.OutOfMemoryError) -> None:
+        """Have a step that did not fit computed in smaller ones, or fail what never will."""
+        if self.scheduler.take_back(batch, draft):
+            logger.warning("memory ran out in a step of %d requests", len(batch.requests))
+        else:
+            self._fail(batch, error)
 
     def _fail(self, batch: Batch, error: Exception) -> None:
         logger.error(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from structspec.config import EngineConfig
 from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledRequest
 from structspec.engine.block_manager import BlockManager
+from structspec.engine.memory_pressure import MemoryPressure
 from structspec.engine.progress import append_tokens, record_step
 from structspec.errors import Cancelled, StructspecError
 from structspec.request import FinishReason, Request, RequestStatus
@@ -33,7 +34,8 @@ class Scheduler:
 
     When KV blocks run out the newest running request is preempted: it loses its blocks, keeps its
     tokens and its matcher, and is computed again later, where others took the blocks meanwhile.
-    Drafts only get what nobody else needs.
+    Drafts only get what nobody else needs. Steps have fewer tokens for a while after one for which
+    the device's memory did not suffice.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Scheduler:
         self._block_manager = block_manager
         self._vocabulary = vocabulary
         self._max_model_len = max_model_len
+        self._pressure = MemoryPressure(config.max_num_batched_tokens)
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []  # oldest first
         self._news: dict[Request, None] = {}  # in order, each once
@@ -79,7 +82,7 @@ class Scheduler:
     def schedule(self) -> Batch:
         """Choose the next step's requests and reserve their KV blocks; may be empty."""
         self._take_compiled()
-        budget = self._config.max_num_batched_tokens
+        budget = self._pressure.num_tokens
         num_waiting = len(self._waiting)
         shares: list[_Share] = []
         for request in list(self._running):
@@ -110,6 +113,30 @@ class Scheduler:
             request.is_held = num_guesses > 0
             if scheduled.num_draft_slots:
                 self._block_manager.trim(request, request.num_computed_tokens + num_guesses)
+
+    def had_room(self, batch: Batch) -> None:
+        """Note that a step's forward pass and sampling did not run out of memory."""
+        has_brought_tokens = any(scheduled.is_sampled for scheduled in batch.requests)
+        self._pressure.went_well(has_brought_tokens=has_brought_tokens)
+
+    def take_back(self, batch: Batch, draft: Draft | None) -> bool:
+        """Preempt the requests of a step that ran out of memory; the next ones are smaller.
+
+        `draft` is None where the step was not `launched`. False, and nothing is changed, where its
+        one request is to be given up.
+        """
+        if self._pressure.ran_out(len(batch.requests)):
+            return False
+        for index, scheduled in reversed(list(enumerate(batch.requests))):  # oldest waits in front
+            request = scheduled.request
+            if draft is not None and scheduled.is_sampled:
+                request.num_pending -= draft.num_certain[index] + 1
+                request.is_held = False
+            if request.error is not None and not request.is_finished:
+                self._finish(request, "error", request.error)
+            elif request.status is RequestStatus.RUNNING:
+                self.preempt(request)
+        return True
 
     def update(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
         """Take in a step's tokens; requests that it moved on, or that end here, have news."""

@@ -29,6 +29,22 @@ def test_a_step_that_goes_well_between_two_failures_saves_a_request() -> None:
     assert not pressure.ran_out(1)
 
 
+def test_a_request_whose_every_step_has_room_but_the_last_is_given_up_in_the_end() -> None:
+    pressure = MemoryPressure(4096)
+    for num_failures in range(1, 17):
+        for _ in range(1000):
+            pressure.went_well(has_brought_tokens=False)  # a part of its prompt
+        assert pressure.ran_out(1) == (num_failures == 16)
+    assert pressure.num_tokens == 1
+
+
+def test_any_token_between_two_failures_proves_that_something_fits() -> None:
+    pressure = MemoryPressure(4096)
+    for _ in range(100):
+        pressure.went_well()
+        assert not pressure.ran_out(1)
+
+
 def test_the_next_request_has_two_tries_as_well() -> None:
     pressure = MemoryPressure(100)
     assert [pressure.ran_out(1) for _ in range(4)] == [False, True, False, True]

@@ -115,6 +115,9 @@ class NoMasker:
             [len(token_ids) for token_ids in draft.guesses],
         )
 
+    def take_back(self, batch: Batch, draft: Draft) -> None:
+        pass
+
     def advance(self, batch: Batch, output: object) -> None:
         pass
 

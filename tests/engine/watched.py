@@ -69,10 +69,12 @@ class Ask:
         """A finished request has written that, says why it ended, and counts what it wrote."""
         expected = self.written_alone()
         text = VOCABULARY.decode_bytes(expected).decode()
-        ends = [(text.find(stop) + len(stop), len(stop)) for stop in self.stop if stop in text]
-        end, length = min(ends, default=(len(text), 0))  # of the stop string that is whole first
+        starts = [(text.find(stop), stop) for stop in self.stop if stop in text]
+        # of the stop strings that are whole first, where the longest begins
+        cuts = [(start + len(stop), start) for start, stop in starts]
+        _, cut = min(cuts, default=(0, len(text)))
         assert request.output_token_ids == expected
-        assert request.text.text == text[: end - length]
+        assert request.text.text == text[:cut]
         assert request.finish_reason == ("stop" if self._is_stopped(expected) else "length")
         assert request.usage.completion_tokens == len(expected)
         assert request.error is None
