@@ -29,7 +29,8 @@ from structspec.engine.staging import Field, Layout, Staging, make_layout
 from structspec.models.inputs import AttentionMetadata, ForwardInput
 from structspec.models.network import Network
 
-MAX_GRAPH_ROWS = 512  # beyond, kernels take longer than their launches
+MAX_GRAPH_ROWS = 4096  # beyond, kernels take longer than their launches
+_MANY_ROWS = 512  # of a step with more, most belong to prompts
 _ROW_STEP = 64  # there, sizes are multiples of this: memory that one step freed fits the next
 
 
@@ -38,7 +39,7 @@ class _Size(NamedTuple):
 
     num_rows: int
     num_requests: int
-    max_query_len: int  # 1 where every request has one row, 0 where it has any number
+    max_query_len: int  # rows of one request at most; 0: any number, and mostly few
 
 
 def _decode(num_rows: int) -> _Size:
@@ -154,10 +155,11 @@ class DeviceRunner:
             index = bisect.bisect_left(self._mixed_sizes, self._mixed(num_rows))
             return self._mixed_sizes[index]
         fitted = min(-(-num_rows // _ROW_STEP) * _ROW_STEP, self._max_num_rows)
-        return _Size(fitted, num_requests, 0)
+        return _Size(fitted, num_requests, fitted)
 
     def _mixed(self, num_rows: int) -> _Size:
-        return _Size(num_rows, min(num_rows, self._config.max_num_requests), 0)
+        longest = num_rows if num_rows > _MANY_ROWS else 0
+        return _Size(num_rows, min(num_rows, self._config.max_num_requests), longest)
 
     def _make_layout(self, size: _Size) -> Layout:
         num_rows, num_requests = size.num_rows, size.num_requests
