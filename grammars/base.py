@@ -127,6 +127,9 @@ class CompiledGrammar(Protocol):
     def backend(self) -> Backend:
         """The backend that made it, which fills rows of many of its matchers at once."""
 
+    def expect(self) -> None:
+        """Say that a matcher will be asked for soon; thread-safe, returns at once."""
+
     def matcher(self) -> Matcher:
         """A matcher at the start of the text; cheap."""
 
@@ -164,6 +167,12 @@ class Backend(Protocol):
         Row `first_row + i` masks the logits that verify draft i; the last is the bonus row. What
         is in a row behind the first refused draft means nothing. No matcher's state changes. Raises
         MatcherFailed when the library gives up on one of them; rows are then not to be used.
+        """
+
+    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+        """Move each matcher by a token that its row, filled where it stands, allows.
+
+        Says what went wrong with each, if anything; such a matcher is of no more use.
         """
 
 

@@ -5,9 +5,9 @@ accept d0, d1 ...   then row r+2, roll back d1, row r+1, roll back d0, row r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from structspec.grammars.base import Bitmask, FillJob
+from structspec.grammars.base import Bitmask, FillJob, Matcher
 
 
 def fill_job(job: FillJob, bitmask: Bitmask) -> int:
@@ -31,6 +31,19 @@ def fill_job(job: FillJob, bitmask: Bitmask) -> int:
         matcher.rollback(num_ahead)
         raise
     return num_valid
+
+
+def take_each(moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+    """Move matchers one by one, each by a token, and say what went wrong with each."""
+    return [_take(matcher, token_id) for matcher, token_id in moves]
+
+
+def _take(matcher: Matcher, token_id: int) -> Exception | None:
+    try:
+        is_taken = matcher.accept(token_id)
+    except Exception as error:
+        return error
+    return None if is_taken else AssertionError(f"token {token_id} was written but is forbidden")
 
 
 def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -> None:

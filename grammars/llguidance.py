@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
-from collections import deque
 from collections.abc import Sequence
-from itertools import takewhile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from llguidance import LLExecutor, LLMatcher, LLParserLimits
-from llguidance.numpy import (
-    fill_next_token_bitmask,
-    fill_next_token_bitmask_par,
-    fill_next_token_bitmask_par_with_draft_tokens,
-)
+from llguidance.numpy import fill_next_token_bitmask
 
 from structspec.constraint import Constraint, Grammar, Regex, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
-from structspec.grammars.base import (
-    Bitmask,
-    FillJob,
-    MatcherFailed,
-    Packed,
-    Report,
-    check_refused,
-)
+from structspec.grammars.base import Bitmask, FillJob, Matcher, Packed, Report, check_refused
 from structspec.grammars.composition import form_of
-from structspec.grammars.drafts import allowed_tokens, fill_job, fill_stop_row, is_allowed
+from structspec.grammars.drafts import allowed_tokens
 from structspec.grammars.form import Cfg, leaves
+from structspec.grammars.llguidance_batch import fill_many, fill_one, take_many
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
-from structspec.grammars.llguidance_tokens import SPECIAL, make_tokenizer
+from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
+from structspec.grammars.llguidance_originals import Originals
+from structspec.grammars.llguidance_tokens import make_tokenizer
 from structspec.grammars.placing import placed
 from structspec.grammars.unique_keys import GuardedMatcher, token_table
 from structspec.vocabulary import Vocabulary
@@ -47,7 +37,7 @@ LIMITS = LLParserLimits(
     verbose_errors=False,
 )
 _PLAIN, _GUARDED = b"0", b"1"  # what packed grammars start with
-_NUM_SPARES = 16  # matchers kept for reuse per grammar
+_MANY = 16  # matchers: to move fewer by a token takes less than to wake threads
 
 
 class LLGuidanceBackend:
@@ -66,7 +56,9 @@ class LLGuidanceBackend:
         """
         self.vocabulary = vocabulary
         self.tokenizer = make_tokenizer(vocabulary)
-        self._executor = LLExecutor(num_threads=num_threads or os.cpu_count() or 1)
+        self.num_threads = num_threads or os.cpu_count() or 1
+        self._executor = LLExecutor(num_threads=self.num_threads)
+        self.builders = ThreadPoolExecutor(self.num_threads, "structspec-originals")
         self._parallel_above_s = parallel_above_s
         self._seconds_per_row = 0.0  # a running mean over recent steps
         stops = vocabulary.stop_token_ids  # they end the text and stand in none
@@ -125,32 +117,20 @@ class LLGuidanceBackend:
         is_long = num_rows * self._seconds_per_row >= self._parallel_above_s
         start = time.perf_counter()
         if is_long and len(jobs) > 1:
-            counts = self._fill_in_parallel(jobs, bitmask)
+            counts = fill_many(self._executor, jobs, bitmask)
         else:
-            counts = [fill_job(job, bitmask) for job in jobs]
+            counts = [fill_one(self._executor, job, bitmask) for job in jobs]
         seconds = (time.perf_counter() - start) / max(1, num_rows)
         self._seconds_per_row += (seconds - self._seconds_per_row) / 8
         return counts
 
-    def _fill_in_parallel(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
-        walks = [_Walk(job) for job in jobs]
-        alone = [(walk.scout, walk.first_row) for walk in walks if walk.is_single_row]
-        drafted = [
-            (walk.scout, walk.first_row, walk.text_draft) for walk in walks if walk.text_draft
-        ]
-        if alone:
-            fill_next_token_bitmask_par(self._executor, alone, bitmask)
-        if drafted:
-            fill_next_token_bitmask_par_with_draft_tokens(self._executor, drafted, bitmask)
-        return [walk.finish(bitmask) for walk in walks]
+    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+        """Move matchers by tokens of their rows: without looking for these once more."""
+        return take_many(self._executor if len(moves) >= _MANY else None, moves)
 
 
 class LLGuidanceGrammar:
-    """One compiled constraint; keeps a few matchers for reuse.
-
-    Matchers come from independent originals: llguidance's own copies share a lock and cannot be
-    filled in parallel. A used one is rewound and kept, with the lexer states it has found.
-    """
+    """One compiled constraint: the text it was made of, and originals that matchers copy."""
 
     def __init__(self, backend: LLGuidanceBackend, lowered: Lowered) -> None:
         self.backend = backend
@@ -163,24 +143,23 @@ class LLGuidanceGrammar:
         if lowered.has_free_keys:  # made here, where it keeps no step waiting
             token_table(backend.vocabulary)
         self._markers = special_token_ids(lowered.grammar)
-        self._spares: deque[LLMatcher] = deque(maxlen=_NUM_SPARES)
         first = self._build()
         self._probe(first)
-        self._spares.append(first)
+        self._originals = Originals(self._build, first, backend.builders, backend.num_threads)
 
     def pack(self) -> Packed:
         """The grammar's text: parsing it again takes a millisecond."""
         flag = _GUARDED if self._has_free_keys else _PLAIN
         return Packed(self.report, flag + self._grammar.encode(), self.compile_ms)
 
+    def expect(self) -> None:
+        """Have what one more matcher takes built in the background."""
+        self._originals.expect()
+
     def matcher(self) -> LLGuidanceMatcher | GuardedMatcher:
-        """A matcher at the start of the text: a rewound one, else built anew."""
-        try:
-            library = self._spares.pop()
-        except IndexError:
-            library = self._build()
-        matcher = LLGuidanceMatcher(library, self.backend.vocabulary, self._markers)
-        weakref.finalize(matcher, _keep, self._spares, library).atexit = False
+        """A matcher at the start of the text, copied from an original."""
+        original = self._originals.take()
+        matcher = LLGuidanceMatcher(original, self.backend.vocabulary, self._markers)
         return GuardedMatcher(matcher, self.backend.vocabulary) if self._has_free_keys else matcher
 
     def _build(self) -> LLMatcher:
@@ -211,163 +190,3 @@ class LLGuidanceGrammar:
             raise GrammarError(
                 "no text at all satisfies this constraint (does it recurse forever?)"
             )
-
-
-def _keep(spares: deque[LLMatcher], library: LLMatcher) -> None:
-    if not library.is_error() and library.reset():
-        spares.append(library)
-
-
-class LLGuidanceMatcher:
-    """One request's position. Stop tokens are counted here: the library forgets them.
-
-    The library also keeps the last mask it computed, over rollbacks and resets too, under a key
-    that does not tell branches apart: one computed further on may be taken for that of another
-    branch. So after a rollback the next mask is computed where the text stands (what is kept then
-    is right, or replaced); where tokens came in between, by a copy, a scout, that is thrown away.
-    """
-
-    __slots__ = ("__weakref__", "_markers", "_num_astray", "_num_stops", "_vocabulary", "library")
-
-    def __init__(
-        self, library: LLMatcher, vocabulary: Vocabulary, markers: frozenset[int] = frozenset()
-    ) -> None:
-        """`markers` are the special tokens that the grammar names."""
-        self.library = library
-        self._vocabulary = vocabulary
-        self._markers = markers
-        self._num_stops = 0
-        # tokens since the text left that of the kept mask; None: the mask is of this text
-        self._num_astray: int | None = 0  # the kept mask is that of whoever had the library before
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether a stop token was accepted."""
-        return self._num_stops > 0
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary its rows are for."""
-        return self._vocabulary
-
-    def is_writable(self, token_id: int) -> bool:
-        """Whether the grammar can have anything to do with this token."""
-        return self._vocabulary.is_text(token_id) or token_id in self._markers
-
-    def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
-        """Write the allowed next tokens into `bitmask[row]`; the budget is ignored."""
-        if self._num_stops:
-            fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
-            return
-        library = self.library
-        if self._num_astray:
-            library = library.deep_copy()
-        else:
-            self._num_astray = None
-        fill_next_token_bitmask(library, bitmask, row)
-        check(library)
-
-    def accept(self, token_id: int) -> bool:
-        """Advance by one token; False leaves the state unchanged."""
-        if token_id in self._vocabulary.stop_token_ids:
-            is_allowed_here = self._num_stops > 0 or bool(self.library.is_accepting())
-            self._num_stops += is_allowed_here
-            return is_allowed_here
-        if self._num_stops or not self.is_writable(token_id):
-            return False
-        if not self._is_shown(token_id):
-            return False
-        return self._consume([token_id]) == 1
-
-    def _consume(self, token_ids: list[int]) -> int:
-        """Advance by the first of these tokens that the grammar takes; how many that were."""
-        num_taken: int = self.library.try_consume_tokens(token_ids)
-        if num_taken < len(token_ids):
-            check(self.library)
-        if self._num_astray is not None:
-            self._num_astray += num_taken
-        return num_taken
-
-    def _is_shown(self, token_id: int) -> bool:
-        """Whether the mask may have it: where text is forced it has one token, the canonical."""
-        if not self.library.compute_ff_bytes():  # quick beside looking for tokens
-            return True
-        forced = self.library.compute_ff_tokens()
-        return not forced or forced[0] == token_id
-
-    def rollback(self, num_tokens: int) -> None:
-        """Undo the last `num_tokens` accepted tokens, stop tokens included."""
-        num_stops = min(num_tokens, self._num_stops)
-        self._num_stops -= num_stops
-        if num_tokens > num_stops:
-            self._num_astray = max(0, (self._num_astray or 0) - num_tokens + num_stops)
-            if not self.library.rollback(num_tokens - num_stops):
-                check(self.library)
-
-    def forced(self, limit: int) -> bytes:
-        """The text every valid continuation starts with; empty where the text may end."""
-        if self._num_stops or self.library.is_accepting():
-            return b""
-        forced: bytes = self.library.compute_ff_bytes()
-        return forced.partition(SPECIAL)[0][:limit]
-
-    def forced_tokens(self, limit: int) -> list[int]:
-        """The canonical tokens of forced text, as far as nothing may merge with them."""
-        forced: list[int] = []
-        while len(forced) < limit and not self._num_stops and not self.library.is_accepting():
-            tokens = self.library.compute_ff_tokens()
-            num_taken = self._consume(tokens)
-            forced += tokens[:num_taken]
-            if num_taken == 0:
-                break
-        self.rollback(len(forced))
-        return forced[:limit]
-
-    def tokens_to_end(self) -> int | None:
-        """llguidance cannot know."""
-        return None
-
-
-def check(library: LLMatcher) -> None:
-    """Raise MatcherFailed if the library has given up: its rows would then allow the end."""
-    if library.is_error():
-        raise MatcherFailed(library.get_error())
-
-
-class _Walk:
-    """One job split into what llguidance walks itself (text) and what comes behind it."""
-
-    __slots__ = ("_job", "_matcher", "_places", "first_row", "is_single_row", "scout", "text_draft")
-
-    def __init__(self, job: FillJob) -> None:
-        guard = job.matcher if isinstance(job.matcher, GuardedMatcher) else None
-        matcher = job.matcher if guard is None else guard.inner
-        assert isinstance(matcher, LLGuidanceMatcher)
-        self._job, self._matcher, self.first_row = job, matcher, job.first_row
-        self._places = [] if guard is None else guard.places_of(job.draft_token_ids)
-        self.scout = matcher.library.deep_copy()
-        # the library stops at a stop token and fails on an id it does not know
-        self.text_draft: list[int] = []
-        is_walked = self._places is not None and not matcher.is_stopped
-        if is_walked:
-            self.text_draft = list(takewhile(matcher.is_writable, job.draft_token_ids))
-        self.is_single_row = is_walked and not self.text_draft  # the library's is the first alone
-
-    def finish(self, bitmask: Bitmask) -> int:
-        """How many drafts are taken; fills the rows behind a stop token."""
-        if self._places is None:  # a draft repeats a key: rare
-            return fill_job(self._job, bitmask)
-        row, stops = self.first_row, self._matcher.vocabulary.stop_token_ids
-        if self._matcher.is_stopped:
-            fill_stop_row(bitmask, row, stops)
-        check(self.scout)
-        num_valid = 0
-        for token_id in self._job.draft_token_ids:
-            if not is_allowed(bitmask, row + num_valid, token_id):
-                break
-            num_valid += 1
-            if token_id in stops:
-                fill_stop_row(bitmask, row + num_valid, stops)
-        if isinstance(self._job.matcher, GuardedMatcher):
-            self._job.matcher.take_repeats(bitmask, row, self._places[: num_valid + 1])
-        return num_valid

@@ -31,6 +31,7 @@ from structspec.grammars.base import (
     Bitmask,
     FillJob,
     Finding,
+    Matcher,
     MatcherFailed,
     Packed,
     Report,
@@ -38,7 +39,7 @@ from structspec.grammars.base import (
 )
 from structspec.grammars.choice import check_choices
 from structspec.grammars.closed import close_objects
-from structspec.grammars.drafts import fill_job, fill_stop_row
+from structspec.grammars.drafts import fill_job, fill_stop_row, take_each
 from structspec.grammars.json_schema import parse
 from structspec.grammars.keywords import findings
 from structspec.grammars.probe import probe
@@ -95,6 +96,10 @@ class LMFormatEnforcerBackend:
         """Fill many requests' rows, one by one: all of it is Python."""
         return [fill_job(job, bitmask) for job in jobs]
 
+    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+        """Move matchers one by one."""
+        return take_each(moves)
+
     def _parser_maker(self, constraint: Constraint) -> Callable[[], CharacterLevelParser]:
         match constraint:
             case JsonSchema():
@@ -146,6 +151,9 @@ class LMFormatEnforcerGrammar:
         self.compile_ms = 0.0
         self.num_bytes = 10_000  # a parser; it keeps no tables
         self._make_parser = make_parser
+
+    def expect(self) -> None:
+        """Nothing is to be prepared."""
 
     def matcher(self) -> LMFormatEnforcerMatcher:
         """A matcher at the start of the text; reads a JSON schema once more."""

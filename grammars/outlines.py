@@ -22,12 +22,13 @@ from structspec.grammars.base import (
     CompiledGrammar,
     FillJob,
     Finding,
+    Matcher,
     Packed,
     Report,
     check_refused,
 )
 from structspec.grammars.choice import check_choices
-from structspec.grammars.drafts import fill_job, fill_stop_row
+from structspec.grammars.drafts import fill_job, fill_stop_row, take_each
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.probe import probe
 from structspec.grammars.regex import read_regex, translate
@@ -89,6 +90,10 @@ class OutlinesBackend:
         """Fill many requests' rows, one by one: the library holds the interpreter's lock."""
         return [fill_job(job, bitmask) for job in jobs]
 
+    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+        """Move matchers one by one."""
+        return take_each(moves)
+
 
 class OutlinesGrammar:
     """One compiled constraint: the index, and the rows of the states used last."""
@@ -107,6 +112,9 @@ class OutlinesGrammar:
         self._rows: OrderedDict[int, Bitmask] = OrderedDict()
         # in memory a transition is an entry of a hash table, some three times as large as packed
         self.num_bytes = 3 * len(self.pack().data) + 4 * _NUM_ROWS * backend.vocabulary.num_words
+
+    def expect(self) -> None:
+        """Nothing is to be prepared."""
 
     def matcher(self) -> OutlinesMatcher:
         """A matcher at the start of the text; cheap."""

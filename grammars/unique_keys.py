@@ -122,21 +122,28 @@ class GuardedMatcher:
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`."""
         self.inner.fill(bitmask, row, budget)
-        self._take_repeats(bitmask[row], self._places[-1])
+        self.take_repeats_here(bitmask, row)
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
         data = self._text_of(token_id)
         place = self._places[-1].after(data)
-        if place is None:
-            if not self._is_trapped():
-                return False
-            place = self._places[-1].after(data, may_repeat=True)
-            assert place is not None
+        if place is None and not self._is_trapped():
+            return False
         if not self.inner.accept(token_id):
             return False
-        self._places.append(place)
+        self._places.append(place or self._repeating(data))
         return True
+
+    def note_taken(self, token_id: int) -> None:
+        """The matcher inside has been moved by a token that a row allowed."""
+        data = self._text_of(token_id)
+        self._places.append(self._places[-1].after(data) or self._repeating(data))
+
+    def _repeating(self, data: bytes) -> Place:
+        place = self._places[-1].after(data, may_repeat=True)
+        assert place is not None
+        return place
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens."""
@@ -165,6 +172,10 @@ class GuardedMatcher:
                 return None
             places.append(place)
         return places
+
+    def take_repeats_here(self, bitmask: Bitmask, row: int) -> None:
+        """Take repeats from a row that the matcher inside filled where the text stands."""
+        self._take_repeats(bitmask[row], self._places[-1])
 
     def take_repeats(self, bitmask: Bitmask, first_row: int, places: Sequence[Place]) -> None:
         """Take repeats from rows that the matcher inside filled at these places."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import xgrammar
 
 from structspec.constraint import Constraint
-from structspec.grammars.base import Bitmask, FillJob, Packed, Report, check_refused
-from structspec.grammars.drafts import clear_tail, fill_job, fill_stop_row
+from structspec.grammars.base import Bitmask, FillJob, Matcher, Packed, Report, check_refused
+from structspec.grammars.drafts import clear_tail, fill_job, fill_stop_row, take_each
 from structspec.grammars.probe import probe
 from structspec.grammars.xgrammar_lowering import check_finite, lower, translate_error
 from structspec.vocabulary import Vocabulary
@@ -74,6 +74,10 @@ class XGrammarBackend:
         done = {id(job) for job in alone}
         return [0 if id(job) in done else fill_job(job, bitmask) for job in jobs]
 
+    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+        """Move matchers one by one."""
+        return take_each(moves)
+
 
 class XGrammarGrammar:
     """One compiled constraint."""
@@ -94,6 +98,9 @@ class XGrammarGrammar:
     def pack(self) -> Packed:
         """The library's own JSON, some eight times as large as its tables."""
         return Packed(self.report, self._compiled.serialize_json().encode(), self.compile_ms)
+
+    def expect(self) -> None:
+        """Nothing is to be prepared."""
 
     def matcher(self) -> XGrammarMatcher:
         """A matcher at the start of the text; cheap."""

@@ -35,6 +35,10 @@ class GrammarWithFindings:
         """The backend that made it."""
         return self._grammar.backend
 
+    def expect(self) -> None:
+        """Say that a matcher will be asked for soon."""
+        self._grammar.expect()
+
     def matcher(self) -> Matcher:
         """A matcher at the start of the text; cheap."""
         return self._grammar.matcher()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec.bitmask import allocate_bitmask, unpack_row
+from structspec.constraint import Grammar
 from structspec.grammars.base import Backend, FillJob, Matcher
 from structspec.grammars.drafts import fill_job
 from structspec.grammars.llguidance import LLGuidanceBackend
@@ -119,6 +120,26 @@ def test_a_mask_filled_on_one_branch_is_not_seen_on_another_of_equal_length():
                 assert all(map(matcher.accept, last))
                 assert not allows_next_key(matcher)
                 matcher.rollback(len(last))
+
+
+def test_a_mask_kept_of_one_branch_is_not_seen_on_another_that_was_gone_along_unmasked():
+    """After `ax` and `bx` the lexer is in one state and the parser in two: x1 or x2 may follow."""
+    token_bytes = (*(bytes([i]) for i in range(256)), None, b"x1", b"x2")
+    vocabulary = Vocabulary(token_bytes, (256,), lambda text: [*text.encode()])
+    branches = Grammar('start: "a" X "1" "q" | "b" X "2" "q"\nX: /[xy]+/')
+    matcher = LLGuidanceBackend(vocabulary).compile(branches).matcher()
+    row_of(matcher, vocabulary)  # from now on the library has a mask to keep
+    assert all(map(matcher.accept, b"ax"))
+    assert unpack_row(row_of(matcher, vocabulary), vocabulary.vocab_size)[257]
+    matcher.rollback(2)
+    assert all(map(matcher.accept, b"bx"))
+    job, bitmask = FillJob(matcher, 0, [ord("y")]), allocate_bitmask(2, vocabulary.vocab_size)
+    assert matcher.accept(ord("x"))
+    matcher.rollback(1)
+    assert LLGuidanceBackend(vocabulary).fill_drafts([job], bitmask) == [1]
+    for row in (row_of(matcher, vocabulary), bitmask[0]):
+        allowed = np.flatnonzero(unpack_row(row, vocabulary.vocab_size))
+        assert allowed.tolist() == [ord("2"), ord("x"), ord("y"), 258]
 
 
 @MATCHERS

@@ -1,0 +1,133 @@
+"""Rows and tokens of many llguidance matchers at once, in the library's own threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from llguidance import LLExecutor, LLMatcher
+from llguidance.numpy import (
+    consume_token_par,
+    fill_next_token_bitmask_par,
+    fill_next_token_bitmask_par_with_draft_tokens,
+)
+
+from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed
+from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
+from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
+from structspec.grammars.unique_keys import GuardedMatcher
+
+
+def inner_of(matcher: Matcher) -> LLGuidanceMatcher:
+    """The matcher that the library is asked by."""
+    inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
+    assert isinstance(inner, LLGuidanceMatcher)
+    return inner
+
+
+def fill_many(executor: LLExecutor, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
+    """Fill many requests' rows in parallel and say how many drafts of each are taken."""
+    walks = {index: _Walk(job) for index, job in enumerate(jobs) if job.draft_token_ids}
+    rows = [(inner_of(job.matcher), job) for job in jobs if not job.draft_token_ids]
+    _fill_rows(executor, rows, bitmask)
+    drafted = [walk for walk in walks.values() if walk.text_draft]
+    if drafted:
+        drafted.sort(key=lambda walk: walk.matcher.original.number)
+        fill_next_token_bitmask_par_with_draft_tokens(
+            executor, [(walk.scout, walk.first_row, walk.text_draft) for walk in drafted], bitmask
+        )
+    return [walks[index].finish(bitmask) if index in walks else 0 for index in range(len(jobs))]
+
+
+def _fill_rows(
+    executor: LLExecutor, rows: list[tuple[LLGuidanceMatcher, FillJob]], bitmask: Bitmask
+) -> None:
+    """Rows without drafts, those of one original side by side: they wait for each other anyway."""
+    rows.sort(key=lambda row: row[0].original.number)
+    running = [
+        (matcher, (matcher.library_for_row(), job.first_row))
+        for matcher, job in rows
+        if not matcher.is_stopped
+    ]
+    if running:
+        fill_next_token_bitmask_par(executor, [row for _, row in running], bitmask)
+    for matcher, _ in running:
+        matcher.note_row()
+    for matcher, job in rows:
+        if matcher.is_stopped:
+            fill_stop_row(bitmask, job.first_row, matcher.vocabulary.stop_token_ids)
+        if isinstance(job.matcher, GuardedMatcher):
+            job.matcher.take_repeats_here(bitmask, job.first_row)
+
+
+def fill_one(executor: LLExecutor, job: FillJob, bitmask: Bitmask) -> int:
+    """Fill one request's rows; drafts are walked by a copy, so that the matcher stays clean."""
+    return fill_many(executor, [job], bitmask)[0] if job.draft_token_ids else fill_job(job, bitmask)
+
+
+def take_many(
+    executor: LLExecutor | None, moves: Sequence[tuple[Matcher, int]]
+) -> list[Exception | None]:
+    """Move matchers by tokens that their rows allow, in parallel where there is an executor."""
+    inner = [inner_of(matcher) for matcher, _ in moves]
+    tokens = [token_id for _, token_id in moves]
+    order = sorted(range(len(moves)), key=lambda i: inner[i].original.number)
+    order = [i for i in order if tokens[i] not in inner[i].vocabulary.stop_token_ids]
+    _consume(executor, [(inner[i].library, tokens[i]) for i in order])
+    errors: list[Exception | None] = []
+    for (matcher, token_id), moved in zip(moves, inner, strict=True):
+        try:
+            moved.check()
+        except MatcherFailed as error:
+            errors.append(error)
+            continue
+        moved.note_taken(token_id)
+        if isinstance(matcher, GuardedMatcher):
+            matcher.note_taken(token_id)
+        errors.append(None)
+    return errors
+
+
+def _consume(executor: LLExecutor | None, moves: list[tuple[LLMatcher, int]]) -> None:
+    if executor is not None and moves:
+        consume_token_par(executor, moves)
+    else:
+        for library, token_id in moves:
+            library.consume_token(token_id)
+
+
+class _Walk:
+    """A job with drafts, split into what llguidance walks itself (text) and what comes behind."""
+
+    __slots__ = ("_job", "_places", "first_row", "matcher", "scout", "text_draft")
+
+    def __init__(self, job: FillJob) -> None:
+        guard = job.matcher if isinstance(job.matcher, GuardedMatcher) else None
+        self._job, self.matcher, self.first_row = job, inner_of(job.matcher), job.first_row
+        self._places = [] if guard is None else guard.places_of(job.draft_token_ids)
+        # the library stops at a stop token and fails on an id it does not know
+        self.text_draft: list[int] = []
+        if self._places is not None and not self.matcher.is_stopped:
+            self.text_draft = list(takewhile(self.matcher.is_writable, job.draft_token_ids))
+        self.scout = self.matcher.scout()
+
+    def finish(self, bitmask: Bitmask) -> int:
+        """How many drafts are taken; fills the rows behind a stop token."""
+        if self._places is None:  # a draft repeats a key: rare
+            return fill_job(self._job, bitmask)
+        row, stops = self.first_row, self.matcher.vocabulary.stop_token_ids
+        if not self.text_draft:
+            self.matcher.fill(bitmask, row)
+        if self.scout.is_error():
+            self.matcher.original.wear_out()
+            raise MatcherFailed(self.scout.get_error())
+        num_valid = 0
+        for token_id in self._job.draft_token_ids:
+            if not is_allowed(bitmask, row + num_valid, token_id):
+                break
+            num_valid += 1
+            if token_id in stops:
+                fill_stop_row(bitmask, row + num_valid, stops)
+        if isinstance(self._job.matcher, GuardedMatcher):
+            self._job.matcher.take_repeats(bitmask, row, self._places[: num_valid + 1])
+        return num_valid

@@ -1,0 +1,177 @@
+"""One request's position in a grammar that llguidance runs."""
+
+from __future__ import annotations
+
+from llguidance import LLMatcher
+from llguidance.numpy import fill_next_token_bitmask
+
+from structspec.grammars.base import Bitmask, MatcherFailed
+from structspec.grammars.drafts import fill_stop_row
+from structspec.grammars.llguidance_originals import Original
+from structspec.grammars.llguidance_tokens import SPECIAL
+from structspec.vocabulary import Vocabulary
+
+
+class LLGuidanceMatcher:
+    """A copy of an original. Stop tokens are counted here: the library forgets them.
+
+    The library also keeps the last mask it computed, in copies and over rollbacks too, under a key
+    that does not tell branches apart: one computed further on may be taken for that of another
+    branch. So once the text has left that of the kept mask, the next mask is computed by a new copy
+    of the original, which has kept none, behind the same tokens.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_is_astray",
+        "_markers",
+        "_num_after",
+        "_num_stops",
+        "_token_ids",
+        "_vocabulary",
+        "library",
+        "original",
+    )
+
+    def __init__(
+        self, original: Original, vocabulary: Vocabulary, markers: frozenset[int] = frozenset()
+    ) -> None:
+        """`markers` are the special tokens that the grammar names."""
+        self.original = original
+        self.library: LLMatcher = original.library.deep_copy()
+        self._vocabulary = vocabulary
+        self._markers = markers
+        self._token_ids: list[int] = []  # without stop tokens
+        self._num_stops = 0
+        # The last `_num_after` tokens are behind the kept mask's, or, where that goes on otherwise
+        # (`_is_astray`), behind what both begin with.
+        self._num_after = 0
+        self._is_astray = False
+        original.note_user(self)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop token was accepted."""
+        return self._num_stops > 0
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary its rows are for."""
+        return self._vocabulary
+
+    def is_writable(self, token_id: int) -> bool:
+        """Whether the grammar can have anything to do with this token."""
+        return self._vocabulary.is_text(token_id) or token_id in self._markers
+
+    def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
+        """Write the allowed next tokens into `bitmask[row]`; the budget is ignored."""
+        if self._num_stops:
+            fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
+            return
+        fill_next_token_bitmask(self.library_for_row(), bitmask, row)
+        self.note_row()
+
+    def library_for_row(self) -> LLMatcher:
+        """What may compute a row where the text stands; `note_row` is to follow."""
+        if self._is_astray and self._num_after:
+            self._start_again()
+        return self.library
+
+    def scout(self) -> LLMatcher:
+        """A copy that may be moved along drafts and compute rows there."""
+        if self._is_astray:
+            self._start_again()
+        return self.library.deep_copy()
+
+    def note_row(self) -> None:
+        """The library has computed a row here: it keeps it, unless what follows is forced."""
+        self.check()
+        if not self.library.compute_ff_bytes():
+            self._num_after, self._is_astray = 0, False
+
+    def _start_again(self) -> None:
+        self.library = self.original.library.deep_copy()
+        num_taken = self.library.try_consume_tokens(self._token_ids)
+        self.check()
+        assert num_taken == len(self._token_ids)
+        self._num_after, self._is_astray = 0, False
+
+    def check(self) -> None:
+        """Raise MatcherFailed if the library has given up: its rows would then allow the end."""
+        if self.library.is_error():
+            self.original.wear_out()
+            raise MatcherFailed(self.library.get_error())
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; False leaves the state unchanged."""
+        if token_id in self._vocabulary.stop_token_ids:
+            is_allowed_here = self._num_stops > 0 or bool(self.library.is_accepting())
+            self._num_stops += is_allowed_here
+            return is_allowed_here
+        if self._num_stops or not self.is_writable(token_id):
+            return False
+        if not self._is_shown(token_id):
+            return False
+        return self._consume([token_id]) == 1
+
+    def note_taken(self, token_id: int) -> None:
+        """The library has been moved by a text token, or is at its end: a stop token moves this."""
+        if token_id in self._vocabulary.stop_token_ids:
+            self._num_stops += 1
+        else:
+            self._token_ids.append(token_id)
+            self._num_after += 1
+
+    def _consume(self, token_ids: list[int]) -> int:
+        """Advance by the first of these tokens that the grammar takes; how many that were."""
+        num_taken: int = self.library.try_consume_tokens(token_ids)
+        if num_taken < len(token_ids):
+            self.check()
+        self._token_ids += token_ids[:num_taken]
+        self._num_after += num_taken
+        return num_taken
+
+    def _is_shown(self, token_id: int) -> bool:
+        """Whether the mask may have it: where text is forced it has one token, the canonical."""
+        if not self.library.compute_ff_bytes():  # quick beside looking for tokens
+            return True
+        forced = self.library.compute_ff_tokens()
+        return not forced or forced[0] == token_id
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last `num_tokens` accepted tokens, stop tokens included."""
+        num_stops = min(num_tokens, self._num_stops)
+        self._num_stops -= num_stops
+        num_tokens -= num_stops
+        if num_tokens == 0:
+            return
+        if not self.library.rollback(num_tokens):
+            self.check()
+        del self._token_ids[-num_tokens:]
+        if num_tokens > self._num_after:
+            self._num_after, self._is_astray = 0, True
+        else:
+            self._num_after -= num_tokens
+
+    def forced(self, limit: int) -> bytes:
+        """The text every valid continuation starts with; empty where the text may end."""
+        if self._num_stops or self.library.is_accepting():
+            return b""
+        forced: bytes = self.library.compute_ff_bytes()
+        return forced.partition(SPECIAL)[0][:limit]
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        """The canonical tokens of forced text, as far as nothing may merge with them."""
+        forced: list[int] = []
+        while len(forced) < limit and not self._num_stops and not self.library.is_accepting():
+            tokens = self.library.compute_ff_tokens()
+            num_taken = self._consume(tokens)
+            forced += tokens[:num_taken]
+            if num_taken == 0:
+                break
+        self.rollback(len(forced))
+        return forced[:limit]
+
+    def tokens_to_end(self) -> int | None:
+        """llguidance cannot know."""
+        return None
