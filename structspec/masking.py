@@ -67,8 +67,12 @@ class Masker:
         """Move matchers back before the certain tokens that `fill` has moved them behind."""
         for scheduled, num_certain in zip(batch.requests, draft.num_certain, strict=True):
             request = scheduled.request
-            if request.matcher is not None and num_certain and not _has_ended(request):
+            if request.matcher is None or not num_certain or _has_ended(request):
+                continue
+            try:
                 request.matcher.rollback(num_certain)
+            except Exception as error:
+                _fail(request, error)
 
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
         """Accept each constrained request's new tokens; a refusal is our fault and fails it."""
