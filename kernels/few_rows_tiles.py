@@ -56,7 +56,8 @@ def choose_tiles(
     if num_rows == 1 and (is_short or size % 512 == 0 or dtype == torch.float32):
         return replace(_one_row(num_columns, size), overlap=overlap)
     # a short weight stays in the L2 cache: read again, it gives more programs
-    block_m = min(32 if is_short else 64, max(16, int(triton.next_power_of_2(num_rows))))
+    largest = 32 if is_short or dtype == torch.float32 else 64
+    block_m = min(largest, max(16, int(triton.next_power_of_2(num_rows))))
     if dtype == torch.float32:
         return Tiles(block_m, 16, 32, num_stages=2, overlap=overlap)
     tiles = (_split if can_split else _whole)(block_m, num_columns, size)

@@ -46,7 +46,7 @@ ONE_ROW = (
 FEW_COLUMNS = (  # for short weights, and those whose columns make few programs
     Tiles(16, 16, 64, num_stages=5),
     Tiles(16, 16, 128, num_warps=2, num_stages=4),
-    Tiles(16, 16, 256, num_warps=1, num_stages=3),
+    Tiles(16, 16, 128, num_warps=1, num_stages=4),
     Tiles(16, 16, 256, num_stages=3),
     Tiles(16, 32, 128, num_stages=4),
     Tiles(16, 32, 128, num_stages=5),

@@ -91,7 +91,7 @@ def unfused(
         rotated = linear(add_rms_norm(x, residual, norm, EPS), qkv)
         rotate_and_store(rotated, none, none, EPS, *places)
         normed = add_rms_norm(linear(attended, out), residual, norm, EPS)
-        x.copy_(linear(silu_mul(linear(normed, gate_up)), down))
+        torch.mm(silu_mul(linear(normed, gate_up)), down.t(), out=x)
 
     def head(weight: torch.Tensor) -> torch.Tensor:
         normed = add_rms_norm(x, torch.zeros_like(x), norm, EPS)

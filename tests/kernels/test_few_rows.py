@@ -91,7 +91,7 @@ def test_linear_add_is_its_reference(num_rows, num_columns, size, dtype, device)
     assert_near(residual, exact, dtype)
 
 
-@pytest.mark.parametrize("num_splits", [2, 3, 7])
+@pytest.mark.parametrize("num_splits", [2, 7])
 @pytest.mark.parametrize(("num_rows", "block_m"), [(1, 1), (5, 16), (35, 16)])
 def test_parts_of_a_sum_make_the_sum_again_and_again(num_splits, num_rows, block_m, device):
     x, _, weight = make_products(num_rows, 38, 270, torch.float32, device)
@@ -175,7 +175,7 @@ def rotated_queries(qkv, arguments):
     return qkv[slots >= 0, : -2 * keys.shape[1] * keys.shape[3]]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     num_rows=st.integers(1, 40),  # up to three programs
     num_columns=st.integers(1, 40).map(lambda n: 2 * n),
