@@ -117,7 +117,7 @@ class GrammarCompiler:
     ) -> Future[CompiledGrammar]:
         """Start compiling, or share what is being or has been compiled; returns at once.
 
-        Every error, of validation too, arrives through the future, which is shared with others
+        Each call is for one matcher: what many of them take is built meanwhile. Every error, of validation too, arrives through the future, which is shared with others
         and cannot be cancelled. Raises InvalidRequest only for an unknown backend or what is no
         constraint.
         """
@@ -140,14 +140,16 @@ class GrammarCompiler:
         with self._lock:
             if self._is_closed:
                 return _failed(closed())
-            if (kept := self._cache.get(job.key)) is not None:
-                return kept
-            if job.key in self._in_flight:
-                return self._in_flight[job.key].future
-            job.future.set_running_or_notify_cancel()  # from here on nobody can cancel it
-            self._in_flight[job.key] = job
-            (self._threads if is_for_threads else self._slow()).put(job)
-        return job.future
+            future = self._cache.get(job.key)
+            if future is None and job.key in self._in_flight:
+                future = self._in_flight[job.key].future
+            if future is None:
+                future = job.future
+                future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+                self._in_flight[job.key] = job
+                (self._threads if is_for_threads else self._slow()).put(job)
+        future.add_done_callback(_expect_matcher)
+        return future
 
     async def compile(
         self, constraint: Constraint, backend: BackendName | None = None
@@ -290,6 +292,11 @@ def _failed(error: StructspecError) -> Future[CompiledGrammar]:
     future: Future[CompiledGrammar] = Future()
     future.set_exception(error)
     return future
+
+
+def _expect_matcher(future: Future[CompiledGrammar]) -> None:
+    if future.exception() is None:
+        future.result().expect()
 
 
 def _do_nothing() -> None:

@@ -136,6 +136,23 @@ def test_a_forbidden_token_in_the_output_fails_its_own_request_only():
     assert right.matcher is not None and right.matcher.forced(9) == b"y"
 
 
+@pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
+def test_tokens_of_filled_rows_move_matchers_and_others_fail_their_own_request(library):
+    requests = [make_request(Regex(text), library) for text in ("ab", "cd", "ef")] + [
+        make_request()
+    ]
+    masker, batch = Masker(VOCABULARY), make_batch(*requests)
+    masker.fill(batch, make_draft(b"", b"", b"", b""))
+    masker.advance(batch, SamplerOutput([list(b"a"), list(b"x"), list(b"ef"), [5]], [0, 0, 1, 0]))
+    assert [request.error is None for request in requests] == [True, False, True, True]
+    mask = masker.fill(batch, make_draft(b"", b"", b"", b""))
+    assert [allowed(row) for row in mask.bitmask] == [[ord("b")], [STOP]]
+    masker.advance(batch, SamplerOutput([list(b"b"), [], [STOP], [5]], [0, 0, 0, 0]))
+    mask = masker.fill(batch, make_draft(b"", b"", b"", b""))
+    assert [allowed(row) for row in mask.bitmask] == [[STOP], [STOP]]
+    assert mask.rows.tolist() == [0, 2]
+
+
 class Broken:
     """A matcher whose library has given up."""
 
