@@ -55,12 +55,13 @@ class ForcedDrafter:
 def take_certain(scheduled: ScheduledRequest, matcher: Matcher, limit: int) -> list[int]:
     """At most `limit` tokens behind the last one that the masks leave no choice about.
 
-    The matcher is advanced by them; where the last token is still on its way, and certain too, it
-    is left where it was.
+    The matcher is advanced by them if guesses may follow, else left where it was. Where the last
+    token is still on its way it has to be certain too.
     """
     if scheduled.may_guess:
         return list(takewhile(matcher.accept, matcher.forced_tokens(limit)))
-    return matcher.forced_tokens(limit + 1)[1:]
+    num_unknown = int(scheduled.last_index >= 0)
+    return matcher.forced_tokens(limit + num_unknown)[num_unknown:]
 
 
 def take_forced(

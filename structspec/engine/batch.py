@@ -26,11 +26,12 @@ class ScheduledRequest(NamedTuple):
     first_position: int = 0
     last_index: int = -1  # -1: all its tokens are known
     num_preemptions: int = 0  # so far: one that is preempted meanwhile has to compute all again
+    allows_guesses: bool = True  # in this step
 
     @property
     def may_guess(self) -> bool:
         """Whether drafts may be wrong; else they must be certain."""
-        return self.last_index < 0
+        return self.allows_guesses and self.last_index < 0
 
 
 @dataclass(frozen=True, slots=True)

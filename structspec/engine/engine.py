@@ -102,8 +102,11 @@ class Engine:
         if flight is not None and self._pace.must_wait(flight.batch, flight.draft):
             self._land(flight)
             flight = None
-        batch = self.scheduler.schedule()
+        allows_guesses = not self._runs_ahead or self._pace.allows_guesses
+        batch = self.scheduler.schedule(allows_guesses=allows_guesses)
         self._is_idle = not batch.requests and not was_running
+        if self._is_idle:
+            self._pace.paused()
         ahead = self._launch(batch, flight) if batch.requests else None
         if flight is not None:
             self._land(flight, ahead)
@@ -156,6 +159,7 @@ class Engine:
             self._sample(ahead)
         if output is not None:
             self.scheduler.update(flight.batch, flight.draft, output)
+            self._pace.landed(flight.batch, flight.draft, output)
 
     def _shrink(self, batch: Batch, draft: Draft | None, error: torch.OutOfMemoryError) -> None:
         """Have a step that did not fit computed in smaller ones, or fail what never will."""

@@ -79,7 +79,7 @@ class Scheduler:
             self.fail(request, error)
         return self.take_news()
 
-    def schedule(self) -> Batch:
+    def schedule(self, *, allows_guesses: bool = True) -> Batch:
         """Choose the next step's requests and reserve their KV blocks; may be empty."""
         self._take_compiled()
         budget = self._pressure.num_tokens
@@ -94,7 +94,7 @@ class Scheduler:
                     budget -= num_tokens
         if len(self._waiting) == num_waiting:  # else blocks are short: what left must not come back
             budget = self._admit(shares, budget)
-        return self._with_drafts(shares, budget)
+        return self._with_drafts(shares, budget, allows_guesses)
 
     def launched(self, batch: Batch, draft: Draft) -> None:
         """Count a step's tokens as computed; their values are told to `update`, one step later."""
@@ -238,7 +238,7 @@ class Scheduler:
                 budget -= num_tokens
         return budget
 
-    def _with_drafts(self, shares: list[_Share], budget: int) -> Batch:
+    def _with_drafts(self, shares: list[_Share], budget: int, allows_guesses: bool) -> Batch:
         num_sampled = sum(share.is_sampled for share in shares)
         per_request = min(
             self._config.speculative.num_speculative_tokens,
@@ -247,7 +247,7 @@ class Scheduler:
         scheduled = []
         for request, num_tokens, is_sampled in shares:
             num_slots = 0
-            if is_sampled and per_request > 0 and _may_draft(request):
+            if is_sampled and per_request > 0 and _may_draft(request, allows_guesses):
                 num_slots = self._reserve_drafts(request, min(per_request, budget))
                 budget -= num_slots
             scheduled.append(
@@ -259,6 +259,7 @@ class Scheduler:
                     request.num_computed_tokens,
                     request.sampled_index if request.num_pending else -1,
                     request.stats.num_preemptions,
+                    allows_guesses,
                 )
             )
         return Batch(scheduled)
@@ -311,6 +312,7 @@ def _is_sampled(request: Request, num_tokens: int) -> bool:
     return request.num_computed_tokens + num_tokens == num_known
 
 
-def _may_draft(request: Request) -> bool:
-    """With its last token unknown only a grammar can say for certain what follows."""
-    return request.params.speculative and (not request.num_pending or request.matcher is not None)
+def _may_draft(request: Request, allows_guesses: bool) -> bool:
+    """Without guesses, or with its last token unknown, only a grammar can say what follows."""
+    may_guess = allows_guesses and not request.num_pending
+    return request.params.speculative and (may_guess or request.matcher is not None)

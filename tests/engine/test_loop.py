@@ -59,7 +59,7 @@ def test_cancelling_what_was_never_submitted_or_has_finished_disturbs_nobody(toy
 
 
 def test_when_the_thread_fails_everybody_is_told_what_happened(toy: ToyEngine, caplog):
-    def explode() -> None:
+    def explode(**_: bool) -> None:
         raise RuntimeError("no more memory")
 
     toy.scheduler.schedule = explode  # type: ignore[method-assign, assignment]

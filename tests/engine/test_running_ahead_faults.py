@@ -14,18 +14,17 @@ from structspec.drafters.forced import ForcedDrafter
 from structspec.drafters.hybrid import HybridDrafter
 from structspec.engine.batch import Batch
 from structspec.engine.loop import EngineLoop, News
-from structspec.engine.pace import Pace
 from structspec.errors import EngineError, GrammarError
 from structspec.grammars.base import MatcherFailed
 from structspec.request import Request
 from tests.engine.recorder import GuessFor, Plain, Recorder
 from tests.engine.toy import VOCABULARY, RandomDrafter, ToyEngine
 from tests.engine.toy_grammar import CertainMatcher, RestlessDrafter, ToyGrammar, ready
-from tests.engine.watched import ALONG, LONG, NEVER_WAITS, Ask, Watched, make_config
+from tests.engine.watched import ALONG, ALWAYS_WAITS, LONG, NEVER_WAITS, Ask, Watched, make_config
 
 
 def test_a_grammar_that_fails_in_the_step_that_reads_the_prompt_is_told_once():
-    for pace in (Pace(-1.0), NEVER_WAITS):  # the first reads a step before it plans the next
+    for pace in (ALWAYS_WAITS, NEVER_WAITS):  # the first reads a step before it plans the next
         watched = Watched(pace=pace)
         request = watched.start(Ask([0] * 9, ("c",)), Future())
         watched.step()
@@ -102,7 +101,7 @@ def test_a_fault_in_one_of_two_steps_leaves_those_of_the_other_alone(what, step,
     assert isinstance(error, EngineError) and f"{what} of step {step}" in str(error)
 
 
-@pytest.mark.parametrize("pace", [Pace(-1.0), NEVER_WAITS], ids=["waits", "runs-ahead"])
+@pytest.mark.parametrize("pace", [ALWAYS_WAITS, NEVER_WAITS], ids=["waits", "runs-ahead"])
 @pytest.mark.parametrize("what", ["forward", "sample", "read"])
 def test_after_a_fault_everybody_in_that_step_is_told_once_and_the_engine_goes_on(
     pace, what, caplog
@@ -155,7 +154,7 @@ def test_ending_everything_with_a_step_in_flight_tells_everybody_once(by):
 
 
 def test_a_fault_behind_a_step_that_was_waited_for_does_not_end_the_loop(caplog):
-    watched = Watched(drafter=Plain(), pace=Pace(-1.0))
+    watched = Watched(drafter=Plain(), pace=ALWAYS_WAITS)
     Recorder(watched.toy).faults[2] = "forward"
     loop = EngineLoop(lambda: watched.toy.engine)
     params = LONG.start(ToyEngine(make_config(), RandomDrafter(0))).params
@@ -167,11 +166,11 @@ def test_a_fault_behind_a_step_that_was_waited_for_does_not_end_the_loop(caplog)
 
 
 def test_what_finished_in_a_step_that_then_breaks_the_engine_is_told_all_the_same(caplog):
-    watched = Watched(drafter=Plain(), pace=Pace(-1.0))
+    watched = Watched(drafter=Plain(), pace=ALWAYS_WAITS)
     schedule = watched.toy.scheduler.schedule
     loop = EngineLoop(lambda: watched.toy.engine)
 
-    def explode() -> Batch:
+    def explode(**_: bool) -> Batch:
         batch = schedule()
         if not batch.requests and request.num_output_tokens:
             raise RuntimeError("no more memory")

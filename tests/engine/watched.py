@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from structspec.config import EngineConfig, SpeculativeConfig
 from structspec.drafters.base import Drafter
+from structspec.engine.batch import Batch, Draft, SamplerOutput
 from structspec.engine.pace import Pace
 from structspec.masking import Masker
 from structspec.request import Request, RequestStatus
@@ -82,7 +83,17 @@ class Ask:
 
 LONG = Ask((0, 1), max_tokens=12, ignore_eos=True)
 ALONG = "cbcbacbbcacb"  # no two letters of it are one token
-NEVER_WAITS = Pace(1.0)
+
+
+class GuessingPace(Pace):
+    """Never stops guessing, whatever it costs."""
+
+    def landed(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
+        pass
+
+
+NEVER_WAITS = GuessingPace(1.0)
+ALWAYS_WAITS = GuessingPace(-1.0)  # for each step before the next is planned
 
 
 def make_config(**changes: int) -> EngineConfig:

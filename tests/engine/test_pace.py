@@ -1,0 +1,88 @@
+"""Which way of stepping is chosen: the one that writes more tokens a second, by a clock of ours."""
+
+import pytest
+
+from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledRequest
+from structspec.engine.pace import Pace
+from structspec.request import Request, SamplingParams
+
+
+class Simulation:
+    """Steps of requests that gain `tokens` with guesses in `seconds`, and one in 1 s without."""
+
+    def __init__(self, tokens: int, seconds: float, *, speculative: bool = True) -> None:
+        self.now = 0.0
+        self.tokens, self.seconds = tokens, seconds
+        self.params = SamplingParams(speculative=speculative)
+        self.pace = Pace(clock=lambda: self.now)
+
+    def share_with_guesses(self, num_steps: int, num_requests: int = 4) -> float:
+        requests = [Request(i, [0], self.params, 100) for i in range(num_requests)]
+        batch = Batch([ScheduledRequest(request, 1, 0, True) for request in requests])
+        num_guessing = 0
+        for _ in range(num_steps):
+            guesses = self.pace.allows_guesses
+            num_guessing += guesses
+            self.now += self.seconds if guesses else 1.0
+            new = [[0] * (self.tokens if guesses else 1)] * num_requests
+            draft = Draft([()] * num_requests, [None] * num_requests, [()] * num_requests, [0] * 4)
+            self.pace.landed(batch, draft, SamplerOutput(new, [0] * num_requests))
+        return num_guessing / num_steps
+
+
+@pytest.mark.parametrize(("tokens", "seconds", "guesses"), [(3, 2, True), (2, 3, False)])
+def test_the_way_that_writes_more_is_taken_nearly_always_and_the_other_tried_at_times(
+    tokens: int, seconds: float, guesses: bool
+) -> None:
+    simulation = Simulation(tokens, seconds)
+    simulation.share_with_guesses(100)
+    share = simulation.share_with_guesses(2000)
+    assert 0.8 < (share if guesses else 1 - share) < 1.0
+
+
+def test_when_the_better_way_becomes_the_worse_it_is_left() -> None:
+    simulation = Simulation(3, 2)
+    simulation.share_with_guesses(1000)
+    simulation.tokens, simulation.seconds = 1, 2
+    simulation.share_with_guesses(500)
+    assert simulation.share_with_guesses(1000) < 0.2
+
+
+def test_another_number_of_requests_is_measured_afresh() -> None:
+    simulation = Simulation(2, 3)
+    simulation.share_with_guesses(1000)
+    assert not simulation.pace.allows_guesses
+    simulation.share_with_guesses(1, num_requests=12)
+    assert simulation.pace.allows_guesses
+
+
+def test_requests_without_drafts_are_nothing_to_measure() -> None:
+    simulation = Simulation(2, 3, speculative=False)
+    assert simulation.share_with_guesses(500) == 1.0
+
+
+def test_time_without_work_counts_for_no_way() -> None:
+    simulation = Simulation(3, 2)
+    simulation.share_with_guesses(100)
+    for _ in range(50):
+        simulation.now += 1000
+        simulation.pace.paused()
+        simulation.share_with_guesses(40)
+    assert simulation.share_with_guesses(1000) > 0.8
+
+
+def test_a_step_is_waited_for_where_many_of_its_requests_guess() -> None:
+    requests = [Request(i, [0], SamplingParams(), 100) for i in range(8)]
+    batch = Batch([ScheduledRequest(request, 1, 1, True) for request in requests])
+
+    def draft(num_guessing: int) -> Draft:
+        token_ids = [[5]] * num_guessing + [[]] * (8 - num_guessing)
+        return Draft(token_ids, [None] * 8, [[False]] * 8, [0] * 8)
+
+    assert [Pace().must_wait(batch, draft(n)) for n in (0, 1, 2, 3, 8)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
