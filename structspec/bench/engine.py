@@ -7,19 +7,15 @@ neighbours in time.
 from __future__ import annotations
 
 import statistics
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
-from structspec.bench.engine_workload import Job, Workload, make_jobs
-from structspec.engine.loop import News
-from structspec.options import GenerateOptions, resolve_options
-from structspec.request import Request
-from structspec.service import Prepared, Service
+from structspec.bench.engine_runs import Figure, Finished, Patience, run_jobs
+from structspec.bench.engine_workload import Workload, make_jobs
+from structspec.service import Service
 
 PLAIN = "plain"
+_MEDIANS = ("tokens_per_second", "token_ms", "first_token_ms", "tokens_per_step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +35,7 @@ class Cell:
 
     test: str
     num_requests: int
+    is_speculative: bool
     runs: Sequence[Run]
 
     def median(self, name: str) -> float:
@@ -50,21 +47,20 @@ class Cell:
         pairs = zip(self.runs, other.runs, strict=True)
         return statistics.median(a.tokens_per_second / b.tokens_per_second for a, b in pairs)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_figure(self, plain: Cell) -> Figure:
         """The same as plain values."""
-        names = ("tokens_per_second", "token_ms", "first_token_ms", "tokens_per_step")
-        figures = {name: self.median(name) for name in names}
-        spread = [run.tokens_per_second for run in self.runs]
         return {
+            "part": "drafts" if self.is_speculative else "speed",
             "test": self.test,
             "requests": self.num_requests,
-            **figures,
-            "tokens_per_second_of_runs": spread,
+            **{name: self.median(name) for name in _MEDIANS},
+            "ratio_to_plain": self.ratio_to(plain),
+            "tokens_per_second_of_runs": [run.tokens_per_second for run in self.runs],
             "failed": sum(run.num_failed for run in self.runs),
         }
 
 
-def run_engine(
+def run_speed(
     service: Service,
     workload: Workload,
     tests: Sequence[str],
@@ -73,65 +69,42 @@ def run_engine(
     max_tokens: int,
     rounds: int,
     is_speculative: bool,
-) -> Iterator[Cell]:
+    patience: Patience,
+) -> Iterator[Figure]:
     """The cells of each size, all of its tests together; a first round warms up.
 
     What a test may have compiled before is compiled in that round; `fresh` schemas never are.
+    A round that is begun is finished; cells without any are left out.
     """
     for size in sizes:
         runs: dict[str, list[Run]] = {test: [] for test in tests}
         for index in range(rounds + 1):
+            if patience.is_over:
+                break
             for test in tests:
                 jobs = make_jobs(workload, test, size, max_tokens)
-                run = run_once(service, jobs, is_speculative=is_speculative)
+                run = run_once(run_jobs(service, jobs, is_speculative=is_speculative))
                 if index > 0:
                     runs[test].append(run)
-        for test in tests:
-            yield Cell(test, size, runs[test])
+        cells = {test: Cell(test, size, is_speculative, runs[test]) for test in tests}
+        if cells[PLAIN].runs:
+            yield from (cell.as_figure(cells[PLAIN]) for cell in cells.values())
 
 
-def run_once(service: Service, jobs: Sequence[Job], *, is_speculative: bool = False) -> Run:
-    """Hand over all requests at once and wait for the last."""
-    drafting = {"speculative": is_speculative}
-    start = time.perf_counter()
-    prepared = [
-        service.prepare(prompt, resolve_options(cast(GenerateOptions, {**options, **drafting})))
-        for prompt, options in jobs
-    ]
-    finished_at = _run_to_end(service, prepared)
-    requests = [one.request for one in prepared]
+def run_once(finished: Finished) -> Run:
+    """The figures of requests that were run together; preparing them is inside the time."""
+    requests = finished.requests
     num_tokens = sum(request.num_output_tokens for request in requests)
     num_steps = sum(request.stats.num_target_steps for request in requests)
-    firsts = [_first_token_s(request) for request in requests]
+    firsts = [request.stats.first_token_s or 0.0 for request in requests]  # failed ones have none
     gaps = [
         (end - request.arrival_time - first) / max(1, request.num_output_tokens - 1)
-        for request, end, first in zip(requests, finished_at, firsts, strict=True)
+        for request, end, first in zip(requests, finished.finished_at, firsts, strict=True)
     ]
     return Run(
-        tokens_per_second=num_tokens / (max(finished_at) - start),
+        tokens_per_second=num_tokens / (max(finished.finished_at) - finished.asked_at),
         token_ms=statistics.median(gaps) * 1e3,
         first_token_ms=statistics.median(firsts) * 1e3,
         tokens_per_step=num_tokens / max(1, num_steps),
         num_failed=sum(request.error is not None for request in requests),
     )
-
-
-def _first_token_s(request: Request) -> float:
-    return request.stats.first_token_s or 0.0  # a request that failed has none
-
-
-def _run_to_end(service: Service, prepared: Sequence[Prepared]) -> list[float]:
-    """When each request finished."""
-    finished_at: dict[int, float] = {}
-    all_done = threading.Event()
-
-    def listen(news: News) -> None:  # called by the engine's thread alone
-        if news.finished is not None:
-            finished_at[news.finished.request_id] = time.perf_counter()
-            if len(finished_at) == len(prepared):
-                all_done.set()
-
-    for one in prepared:
-        service.start(one, listen)
-    all_done.wait()
-    return [finished_at[one.request.request_id] for one in prepared]

@@ -7,10 +7,9 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from structspec.cli.bench_engine import add_engine
+from structspec.cli.bench_shared import check_positive, wide_console
 
 DESCRIPTION = """\
 Walk every instance of DATA token by token through each backend's masks, in worker processes with
@@ -22,11 +21,6 @@ Have a model extract objects with known answers from generated texts, with the d
 with others, and compare, task by task: fields that are right, how likely the model finds what it
 wrote, tokens and time.
 """
-ENGINE_DESCRIPTION = """\
-Have a model write many outputs at once, with and without constraints, and measure tokens per
-second, the time between tokens and to the first, and what a constraint costs beside plain text.
-"""
-_WIDTH = 140  # of tables in a file or pipe
 
 
 def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,7 +29,7 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parts = parser.add_subparsers(required=True, metavar="part")
     _add_grammars(parts)
     _add_quality(parts)
-    _add_engine(parts)
+    add_engine(parts)
 
 
 def _add_grammars(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -102,40 +96,6 @@ def _add_quality(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
 
 
-def _add_engine(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = parts.add_parser(
-        "engine",
-        help="tokens per second by constraint and number of requests",
-        description=ENGINE_DESCRIPTION,
-    )
-    parser.set_defaults(run=run_bench_engine)
-    parser.add_argument("data", type=Path, metavar="DATA", help="a workload, a .json file")
-    parser.add_argument("--model", default="smollm2-135m", help="default: %(default)s")
-    parser.add_argument("--device", default="cpu", help="default: %(default)s")
-    parser.add_argument(
-        "--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="of weights"
-    )
-    parser.add_argument(
-        "--load-format", choices=("auto", "dummy"), default="auto", help="dummy: random weights"
-    )
-    parser.add_argument(
-        "--requests",
-        type=int,
-        nargs="+",
-        metavar="N",
-        default=[1, 8, 32, 128, 256],
-        help="numbers of requests at once",
-    )
-    parser.add_argument("--test", action="append", metavar="NAME", help="default: all")
-    parser.add_argument("--max-tokens", type=int, metavar="N", default=256)
-    parser.add_argument(
-        "--rounds", type=int, metavar="N", default=3, help="after a first to warm up"
-    )
-    parser.add_argument("--unbounded", action="store_true", help="strings without maxLength")
-    parser.add_argument("--speculative", action="store_true", help="with drafts")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-
-
 def run_bench_grammars(options: argparse.Namespace) -> int:
     """Score and print; errors are raised."""
     from structspec.bench.cases import read_cases
@@ -164,7 +124,7 @@ def run_bench_grammars(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(as_json(results), indent=2))
     else:
-        console = _wide_console()
+        console = wide_console()
         for table in score_tables(results):
             console.print(table)
     return 0
@@ -175,16 +135,9 @@ def _check_numbers(options: argparse.Namespace) -> None:
     from structspec.errors import InvalidRequest
 
     for name in ("workers", "memory", "sample"):
-        _check_positive(name, getattr(options, name))
+        check_positive(name, getattr(options, name))
     if not 0 < options.timeout < math.inf:
         raise InvalidRequest(f"--timeout must be above 0 and finite, not {options.timeout}")
-
-
-def _check_positive(name: str, value: int | None) -> None:
-    from structspec.errors import InvalidRequest
-
-    if value is not None and value < 1:
-        raise InvalidRequest(f"--{name} must be at least 1, not {value}")
 
 
 def run_bench_quality(options: argparse.Namespace) -> int:
@@ -197,7 +150,7 @@ def run_bench_quality(options: argparse.Namespace) -> int:
     from structspec.bench.quality_tasks import make_tasks
 
     configurations = choose_configurations(options.only)
-    _check_positive("tasks", options.tasks)
+    check_positive("tasks", options.tasks)
     tasks, file = make_tasks(options.tasks, options.seed), OutputFile(options.resume)
     outputs = run_quality(options.model, tasks, configurations, file)
     if options.wrong is not None:
@@ -207,60 +160,5 @@ def run_bench_quality(options: argparse.Namespace) -> int:
         found = {name: summary.as_json() for name, summary in summaries.items()}
         print(json.dumps({"tasks": len(tasks), "configurations": found}, indent=2))
     else:
-        _wide_console().print(quality_table(summaries, len(tasks)))
-    return 0
-
-
-def _wide_console() -> Console:
-    """The terminal, or a file or pipe as wide as tables need."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDTH)
-
-
-def run_bench_engine(options: argparse.Namespace) -> int:
-    """Generate, time and print; errors are raised."""
-    import torch
-
-    from structspec.bench.engine import PLAIN, run_engine
-    from structspec.bench.engine_tables import engine_table
-    from structspec.bench.engine_workload import TESTS, read_workload
-    from structspec.config import EngineConfig
-    from structspec.errors import InvalidRequest
-    from structspec.service import Service
-
-    tests = list(dict.fromkeys([PLAIN, *(options.test or TESTS)]))
-    for test in tests:
-        if test not in TESTS:
-            raise InvalidRequest(f"there is no test {test!r}; known are {', '.join(TESTS)}")
-    _check_positive("requests", min(options.requests))
-    _check_positive("max-tokens", options.max_tokens)
-    _check_positive("rounds", options.rounds)
-    workload = read_workload(options.data, is_bounded=not options.unbounded)
-    config = EngineConfig(
-        load_format=options.load_format, max_num_requests=max(64, *options.requests)
-    )
-    service = Service(
-        options.model, dtype=getattr(torch, options.dtype), device=options.device, config=config
-    )
-    try:
-        cells = list(
-            run_engine(
-                service,
-                workload,
-                tests,
-                options.requests,
-                max_tokens=options.max_tokens,
-                rounds=options.rounds,
-                is_speculative=options.speculative,
-            )
-        )
-    finally:
-        service.close()
-    if options.json:
-        print(json.dumps([cell.as_json() for cell in cells], indent=2))
-    else:
-        title = f"{options.model}, {options.dtype}, {options.device}, {options.max_tokens} tokens"
-        _wide_console().print(engine_table(cells, title))
+        wide_console().print(quality_table(summaries, len(tasks)))
     return 0

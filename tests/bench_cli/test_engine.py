@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from structspec.bench.engine import Cell, Run, run_once
-from structspec.bench.engine_tables import engine_table
+from structspec.bench.engine_runs import run_jobs
+from structspec.bench.engine_tables import engine_tables
 from structspec.bench.engine_workload import TESTS, make_jobs, read_workload
 from structspec.cli import main
 from structspec.config import EngineConfig
@@ -42,6 +44,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     save_tiny_model(folder, "llama", max_position_embeddings=512)
     return folder
+
+
+@pytest.fixture(scope="module")
+def service(model: Path) -> Iterator[Service]:
+    service = Service(model, config=EngineConfig(num_blocks=100))
+    yield service
+    service.close()
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -81,46 +90,95 @@ def test_what_is_no_workload_is_refused(content: str, tmp_path: Path) -> None:
 
 
 def test_a_run_counts_the_tokens_of_all_requests_and_those_that_failed(
-    model: Path, path: Path
+    service: Service, path: Path
 ) -> None:
-    service = Service(model, config=EngineConfig(num_blocks=100))
-    try:
-        jobs = make_jobs(read_workload(path), "regex", 2, max_tokens=8)
-        run = run_once(service, jobs)
-        assert run.num_failed == 0 and run.tokens_per_step == 1.0
-        assert 0 < run.token_ms < run.first_token_ms + 8 * run.token_ms
-        failing = [*jobs, ("x", {"regex": "a(?!a)a", "max_tokens": 4, "temperature": 0.0})]
-        assert run_once(service, failing).num_failed == 1
-    finally:
-        service.close()
+    jobs = make_jobs(read_workload(path), "regex", 2, max_tokens=8)
+    run = run_once(run_jobs(service, jobs))
+    assert run.num_failed == 0 and run.tokens_per_step == 1.0
+    assert 0 < run.token_ms < run.first_token_ms + 8 * run.token_ms
+    failing = [*jobs, ("x", {"regex": "a(?!a)a", "max_tokens": 4, "temperature": 0.0})]
+    assert run_once(run_jobs(service, failing)).num_failed == 1
 
 
 def test_figures_are_medians_and_ratios_are_taken_run_by_run() -> None:
-    plain = Cell("plain", 8, [Run(speed, 1.0, 5.0, 1.0, 0) for speed in (100.0, 200.0, 400.0)])
-    same = Cell("same", 8, [Run(speed, 2.0, 5.0, 1.0, 1) for speed in (90.0, 160.0, 100.0)])
+    plain = Cell(
+        "plain", 8, False, [Run(speed, 1.0, 5.0, 1.0, 0) for speed in (100.0, 200.0, 400.0)]
+    )
+    same = Cell("same", 8, False, [Run(speed, 2.0, 5.0, 1.0, 1) for speed in (90.0, 160.0, 100.0)])
+    figure = same.as_figure(plain)
     assert plain.median("tokens_per_second") == 200.0
-    assert same.ratio_to(plain) == 0.8
-    assert same.as_json()["failed"] == 3
-    assert engine_table([plain, same], "title").row_count == 2
+    assert figure["ratio_to_plain"] == 0.8 and figure["failed"] == 3
+    (table,) = engine_tables([plain.as_figure(plain), figure], "title")
+    assert table.row_count == 2
+
+
+def command(path: Path, model: Path) -> list[str]:
+    small = ["--requests", "1", "3", "--rounds", "1", "--max-tokens", "4", "--test", "regex"]
+    return ["bench", "engine", str(path), "--model", str(model), "--load-format", "dummy", *small]
 
 
 def test_the_command_prints_a_table_or_json(
     model: Path, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["bench", "engine", str(path), "--model", str(model), "--load-format", "dummy"]
-    command += ["--requests", "1", "3", "--rounds", "1", "--max-tokens", "4", "--test", "regex"]
-    assert main(command) == 0
+    assert main(command(path, model)) == 0
     table = capsys.readouterr().out
     assert table.count("plain") >= 2 and table.count("regex") == 2
-    assert main([*command, "--json"]) == 0
-    cells = json.loads(capsys.readouterr().out)
-    assert [(cell["requests"], cell["test"]) for cell in cells] == [
+    assert main([*command(path, model), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures[0]["part"] == "engine" and figures[0]["dtype"] == "float32"
+    assert [(one["requests"], one["test"]) for one in figures if one["part"] == "speed"] == [
         (n, test) for n in (1, 3) for test in ("plain", "regex")
     ]
 
 
+def test_all_parts_of_one_model_are_lines_and_tables(
+    model: Path, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = ["first-token", "prefill", "neighbours", "drafts", "steps"]
+    wanted = [word for part in parts for word in ("--part", part)]
+    sizes = ["--pairs", "1", "--neighbours", "2", "--prompts", "2", "30", "--max-tokens", "12"]
+    growth = ["--contexts", "20", "40", "9999", "--guesses", "0", "2"]
+    lines = ["--lines", str(tmp_path / "figures.jsonl")]
+    assert main([*command(path, model), *wanted, *sizes, *growth, *lines]) == 0
+    printed = capsys.readouterr().out
+    written = (tmp_path / "figures.jsonl").read_text().splitlines()
+    figures = [json.loads(line) for line in written]
+    assert list(dict.fromkeys(one["part"] for one in figures)) == ["engine", *parts, "memory"]
+    assert all(f"{part}: " in printed for part in parts)
+    found = {part: [one for one in figures if one["part"] == part] for part in parts}
+    assert [one["beside"] for one in found["neighbours"]] == ["plain", "same", "regex"]
+    assert [one["kind"] for one in found["first-token"]] == ["first", "pairs"]
+    assert found["prefill"][0]["prompt_tokens"] == 30
+    steps = [one for one in found["steps"] if "step_ms" in one]
+    contexts = {one["context"] for one in steps if one["by"] == "context"}
+    assert contexts == {20, 40}  # longer ones than the model has are left out
+    for one in steps:
+        assert sum(one["host_ms"].values()) == pytest.approx(one["step_ms"])
+        if one["by"] == "guesses":
+            assert one["drafts_per_step"] == one["requests"] * one["guesses"]
+        if one["by"] == "test" and not one["is_speculative"]:
+            assert one["requests_per_step"] == one["requests"] and one["drafts_per_step"] == 0
+
+
+def test_a_part_whose_time_is_over_begins_nothing_new(
+    model: Path, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command(path, model), "--part-seconds", "0", "--json"]) == 0
+    assert not [one for one in json.loads(capsys.readouterr().out) if one["part"] == "speed"]
+
+
 @pytest.mark.parametrize(
-    "option", [["--test", "none"], ["--requests", "0"], ["--rounds", "0"], ["--max-tokens", "0"]]
+    "option",
+    [
+        ["--test", "none"],
+        ["--part", "none"],
+        ["--requests", "0"],
+        ["--rounds", "0"],
+        ["--max-tokens", "0"],
+        ["--guesses", "-1"],
+        ["--gpu-memory-utilization", "2"],
+        ["--max-num-batched-tokens", "0"],
+    ],
 )
 def test_what_cannot_be_run_is_status_2(option: list[str], path: Path) -> None:
     assert main(["bench", "engine", str(path), *option]) == 2
