@@ -36,11 +36,17 @@ def choose_launch(block_m: int, dtype: torch.dtype) -> Launch:
 
 
 def choose_block_q(
-    num_rows: int, num_requests: int, group: int, max_query_len: int | None, dtype: torch.dtype
+    num_rows: int,
+    num_requests: int,
+    group: int,
+    max_query_len: int | None,
+    head_dim: int,
+    dtype: torch.dtype,
 ) -> int:
     """Query rows of one program: a request's own where they are few, many for prompts."""
     query_len = max_query_len or -(-num_rows // num_requests)
-    most = 32 if dtype == torch.float32 else 128
+    # Small heads leave registers for programs of 4 warps that overlap better than one of 8.
+    most = 32 if dtype == torch.float32 else 64 if head_dim <= 64 else 128
     block_m = min(most, max(16, int(triton.next_power_of_2(query_len * group))))
     return max(1, block_m // group)
 

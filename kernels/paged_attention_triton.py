@@ -282,7 +282,7 @@ def paged_attention_triton(
     group = num_heads // num_kv_heads
     if block_q is None:
         assert block_requests is None, "they were found for some block_q"
-        block_q = choose_block_q(num_rows, num_requests, group, max_query_len, qkv.dtype)
+        block_q = choose_block_q(num_rows, num_requests, group, max_query_len, head_dim, qkv.dtype)
     block_m = max(16, triton.next_power_of_2(block_q * group))
     num_blocks, per_request = count_blocks(num_rows, num_requests, block_q, max_query_len)
     if block_requests is not None:
