@@ -69,6 +69,17 @@ def choose_num_splits(num_programs: int, max_context: int, launch: Launch) -> in
     return max(1, min(_MAX_SPLITS, num_parts, _NUM_PROGRAMS // num_programs))
 
 
+def plan_blocks(
+    cu_seqlens_q: Tensor, num_rows: int, max_query_len: int | None, block_q: int
+) -> Tensor | None:
+    """Each block's request for all layers of a step; None where it needs no finding."""
+    num_requests = len(cu_seqlens_q) - 1
+    num_blocks, per_request = count_blocks(num_rows, num_requests, block_q, max_query_len)
+    if per_request or num_rows == 0 or num_requests <= 1:
+        return None
+    return find_block_requests(cu_seqlens_q, num_blocks, block_q)
+
+
 def find_block_requests_reference(cu_seqlens_q: Tensor, num_blocks: int, block_q: int) -> Tensor:
     """The last request whose first block is not behind the block."""
     num_requests = len(cu_seqlens_q) - 1

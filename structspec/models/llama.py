@@ -11,7 +11,7 @@ norm's weight, which a fused product rounds, may be out of its range.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from structspec.kernels.few_rows import (
     norm_qkv_rotate_store,
 )
 from structspec.kernels.paged_attention import paged_attention
+from structspec.kernels.paged_attention_plan import choose_block_q, plan_blocks
 from structspec.kernels.rotate_and_store import rotate_and_store
 from structspec.kernels.silu_mul import silu_mul
 from structspec.models.config import LlamaConfig
@@ -44,6 +45,9 @@ _SMALL_LAYER = 16 * 2**20  # numbers in its weights
 _INVARIANT_SPLITS = 4  # of every context: few for prompts, which write each, many for one request
 
 Weights = Mapping[str, Tensor]  # Hugging Face names; may read and convert on access
+
+
+_Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # of qkv, keys and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +108,15 @@ class Llama:
     def body(self, token_ids: Tensor, metadata: AttentionMetadata, kv_cache: KVCache) -> Tensor:
         """The residual stream behind the last layer, [num_rows, hidden_size]."""
         eps = self.config.rms_norm_eps
+        attend = self._plan_attention(metadata, len(token_ids))
         x = self._embedding[token_ids]  # [num_rows, hidden_size]
         if self._is_fused(x):
-            return self._fused_body(x, metadata, kv_cache)
+            return self._fused_body(x, metadata, kv_cache, attend)
         residual = torch.zeros_like(x)
         for index, layer in enumerate(self._layers):
             keys, values = kv_cache.layer(index)
             x = add_rms_norm(x, residual, layer.input_norm, eps)
-            x = self._attention(layer, x, keys, values, metadata)
+            x = self._attention(layer, x, keys, values, metadata, attend)
             x = add_rms_norm(x, residual, layer.mlp_norm, eps)
             x = layer.mlp_out(silu_mul(layer.gate_up(x)))
         return residual.add_(x)
@@ -129,7 +134,7 @@ class Llama:
         return self._can_fuse and len(rows) <= self._few_rows
 
     def _fused_body(
-        self, residual: Tensor, metadata: AttentionMetadata, kv_cache: KVCache
+        self, residual: Tensor, metadata: AttentionMetadata, kv_cache: KVCache, attend: _Attend
     ) -> Tensor:
         """`body` for few rows; changes `residual`, the embeddings, in place."""
         eps = self.config.rms_norm_eps
@@ -148,14 +153,20 @@ class Llama:
                 keys,
                 values,
             )
-            x = self._attend(qkv, keys, values, metadata)
+            x = attend(qkv, keys, values)
             linear_add(x, layer.attention_out.weight, residual, self._arrivals)
             x = norm_gate_up_silu(residual, layer.mlp_norm, eps, layer.gate_up.weight)
             linear_add(x, layer.mlp_out.weight, residual, self._arrivals)
         return residual
 
     def _attention(
-        self, layer: _Layer, x: Tensor, keys: Tensor, values: Tensor, metadata: AttentionMetadata
+        self,
+        layer: _Layer,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        metadata: AttentionMetadata,
+        attend: _Attend,
     ) -> Tensor:
         qkv = layer.qkv(x)
         rotate_and_store(
@@ -170,23 +181,35 @@ class Llama:
             keys,
             values,
         )
-        return layer.attention_out(self._attend(qkv, keys, values, metadata))
+        return layer.attention_out(attend(qkv, keys, values))
 
-    def _attend(
-        self, qkv: Tensor, keys: Tensor, values: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        return paged_attention(
-            qkv,
-            keys,
-            values,
-            metadata.cu_seqlens_q,
-            metadata.context_lens,
-            metadata.block_tables,
-            self.config.head_dim**-0.5,
-            max_query_len=metadata.max_query_len,
-            block_q=self._block_q,
-            num_splits=self._num_splits,
-        )
+    def _plan_attention(self, metadata: AttentionMetadata, num_rows: int) -> _Attend:
+        """Attention of a step's layers; what they have in common is found once."""
+        config, block_q, block_requests = self.config, self._block_q, None
+        if self.device.type == "cuda":
+            shape = (num_rows, len(metadata.context_lens))
+            longest = metadata.max_query_len
+            group = config.num_heads // config.num_kv_heads
+            if block_q is None:
+                block_q = choose_block_q(*shape, group, longest, config.head_dim, self.dtype)
+            block_requests = plan_blocks(metadata.cu_seqlens_q, num_rows, longest, block_q)
+
+        def attend(qkv: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            return paged_attention(
+                qkv,
+                keys,
+                values,
+                metadata.cu_seqlens_q,
+                metadata.context_lens,
+                metadata.block_tables,
+                config.head_dim**-0.5,
+                max_query_len=metadata.max_query_len,
+                block_requests=block_requests,
+                block_q=block_q,
+                num_splits=self._num_splits,
+            )
+
+        return attend
 
 
 def _can_fuse(layer: _Layer) -> bool:
