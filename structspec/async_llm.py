@@ -13,12 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
-import torch
-
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
 from structspec.generation import Generation
 from structspec.llm import OnResult, Result, all_or_raise, result_of, tell_when_finished
+from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
 from structspec.service import Prompt, Prompts, Service, split_prompts
 
@@ -36,8 +35,8 @@ class AsyncLLM:
         self,
         model: str | Path,
         *,
-        dtype: torch.dtype = torch.float32,
-        device: str = "cpu",
+        dtype: DType = "auto",
+        device: str = "auto",
         config: EngineConfig | None = None,
     ) -> None:
         self._service = Service(model, dtype=dtype, device=device, config=config)

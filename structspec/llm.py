@@ -12,11 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
-import torch
-
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
 from structspec.generation import Generation
+from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
 from structspec.service import Prepared, Prompt, Prompts, Service, split_prompts
 
@@ -31,6 +30,11 @@ class LLM:
     `model` is a known name ("smollm2-135m"), a `.gguf` file, a folder with `config.json`,
     safetensors and tokenizer, or a hub id. Calls from several threads are batched together; a child
     made by `os.fork` must make its own, for threads do not follow it.
+
+    `device` "auto" is a GPU if torch finds one, else the CPU; `dtype` "auto" is bfloat16 on a GPU,
+    float32 on the CPU. On a GPU the engine takes most of the memory (`gpu_memory_utilization` of
+    EngineConfig), and its kernels need some seconds to get ready.
+
     Errors are StructspecErrors: InvalidRequest and GrammarError for what was asked,
     GenerationError, with the text and usage there are, for what came of it.
     """
@@ -39,8 +43,8 @@ class LLM:
         self,
         model: str | Path,
         *,
-        dtype: torch.dtype = torch.float32,
-        device: str = "cpu",
+        dtype: DType = "auto",
+        device: str = "auto",
         config: EngineConfig | None = None,
     ) -> None:
         self._service = Service(model, dtype=dtype, device=device, config=config)

@@ -20,6 +20,7 @@ from structspec.errors import InvalidRequest, OutputInvalid, PromptTooLong
 from structspec.generation import Generation, to_generation
 from structspec.grammars.base import CompiledGrammar
 from structspec.models import load_model
+from structspec.models.loading import DType, choose_device, choose_dtype
 from structspec.options import Task
 from structspec.policy import resample, unless_unsupported
 from structspec.prompting import show_schema
@@ -49,17 +50,20 @@ class Service:
         self,
         model: str | Path,
         *,
-        dtype: torch.dtype = torch.float32,
-        device: str = "cpu",
+        dtype: DType = "auto",
+        device: str = "auto",
         config: EngineConfig | None = None,
     ) -> None:
         self._request_ids = itertools.count()
+        target = choose_device(device)
         self._engine_loop = EngineLoop(
-            lambda: self._build_engine(model, dtype, device, config or EngineConfig())
+            lambda: self._build_engine(
+                model, choose_dtype(dtype, target), target, config or EngineConfig()
+            )
         )
 
     def _build_engine(
-        self, model: str | Path, dtype: torch.dtype, device: str, config: EngineConfig
+        self, model: str | Path, dtype: torch.dtype, device: torch.device, config: EngineConfig
     ) -> Engine:
         """Load the model and put the engine's parts together; fills in the public attributes."""
         loaded = load_model(
@@ -70,7 +74,7 @@ class Service:
             load_format=config.load_format,
             batch_invariant=config.batch_invariant,
         )
-        built = build_engine(loaded, config.resolved(torch.device(device).type))
+        built = build_engine(loaded, config.resolved(device.type))
         self.tokenizer = loaded.tokenizer
         self.vocabulary = loaded.tokenizer.vocabulary
         self.defaults = loaded.generation

