@@ -9,12 +9,18 @@ from structspec.vocabulary import Vocabulary
 
 SPECIAL = b"\xff"  # begins every token that is no text, and no text
 # Tokens of one kind, which a mask admits or leaves as a whole where it can: letters and digits,
-# then what has no blanks (`\S`), no line ends (`.`), and what a string holds without escapes.
+# then what has no blanks (`\S`), no line ends (`.`), and what a string holds without escapes; and
+# words with blanks, as prose of so many characters has them, up to the longest that is usual: of
+# such a mask in the middle of its text next to nothing is left to be looked at token by token.
 # Every grammar's lexer takes them in, and many byte ranges make it slower to read: where blanks
 # are forbidden, symbols and emoji are looked at one by one.
 _NO_BLANKS = r"[!#-\[\]-~\x{A1}-\x{167F}\x{3001}-\x{D7FF}]"
 _NO_LINE_ENDS = r'[^"\\\x00-\x1F\x7F\x{2028}\x{2029}]'
 _SLICES = [
+    "[a-z ]{1,10}",
+    "[a-z ]{1,30}",
+    "[a-zA-Z ]{1,30}",
+    "[a-zA-Z0-9 ]{1,30}",
     "[a-zA-Z0-9]{1,10}",
     _NO_BLANKS + "{1,10}",
     _NO_LINE_ENDS + "{1,10}",

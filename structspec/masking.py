@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
 from structspec.bitmask import allocate_bitmask, first_logits_rows
 from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput
 from structspec.errors import EngineError
-from structspec.grammars.base import Backend, Bitmask, FillJob
-from structspec.grammars.drafts import fill_stop_row
+from structspec.grammars.base import Backend, Bitmask, FillJob, Matcher
+from structspec.grammars.drafts import fill_stop_row, is_allowed, take_each
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
 
 logger = logging.getLogger("structspec")
+
+_NO_ROWS = torch.zeros(0, dtype=torch.int64)
 
 
 class Masker:
@@ -33,6 +35,9 @@ class Masker:
         self._bitmask = allocate_bitmask(0, vocabulary.vocab_size)  # grows, is reused
         self._stop_row = allocate_bitmask(1, vocabulary.vocab_size)
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
+        # the batch last filled, and where each of its requests' rows begin in the buffer
+        self._filled: Batch | None = None
+        self._first_rows: dict[int, int] = {}
 
     def fill(self, batch: Batch, draft: Draft) -> Mask:
         """Mask rows for every guess and bonus position; matchers move behind certain tokens only.
@@ -41,25 +46,29 @@ class Masker:
         since the step was planned get no rows.
         """
         guesses = draft.guesses
-        num_valid = [len(token_ids) for token_ids in guesses]
+        num_valid = [*map(len, guesses)]
+        self._filled, self._first_rows = batch, {}
+        requests = [scheduled.request for scheduled in batch.requests]
+        if all(request.matcher is None for request in requests):
+            return Mask(torch.from_numpy(self._bitmask[:0]), _NO_ROWS, num_valid)
         logits_rows = first_logits_rows(num_valid, [s.is_sampled for s in batch.requests])
         rows: list[int] = []
         jobs: dict[int, FillJob] = {}
-        for index, scheduled in enumerate(batch.requests):
-            request = scheduled.request
-            if not scheduled.is_sampled:
+        for index, request in enumerate(requests):
+            if request.matcher is None or not batch.requests[index].is_sampled:
                 continue
             _accept(request, draft.token_ids[index][: draft.num_certain[index]])
-            if request.matcher is None or _has_ended(request):
+            if _has_ended(request):
                 continue
             jobs[index] = FillJob(request.matcher, len(rows), guesses[index])
             rows += range(logits_rows[index], logits_rows[index] + 1 + num_valid[index])
         bitmask = self._buffer(len(rows))
-        requests = [scheduled.request for scheduled in batch.requests]
         for backend, indices in _by_backend(requests, jobs).items():
             group = [(requests[i], jobs[i]) for i in indices]
-            for index, count in zip(indices, _fill_group(backend, group, bitmask), strict=True):
+            counts = self._fill_group(backend, group, bitmask)
+            for index, count in zip(indices, counts, strict=True):
                 num_valid[index] = count
+        self._first_rows = {index: job.first_row for index, job in jobs.items()}
         # of the pinned memory itself: a copy from it need not be waited for
         return Mask(torch.from_numpy(bitmask), torch.tensor(rows, dtype=torch.int64), num_valid)
 
@@ -76,18 +85,59 @@ class Masker:
 
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
         """Accept each constrained request's new tokens; a refusal is our fault and fails it."""
-        for scheduled, token_ids in zip(batch.requests, output.token_ids, strict=True):
-            _accept(scheduled.request, token_ids)
+        requests = [scheduled.request for scheduled in batch.requests]
+        shown: dict[int, int] = {}
+        for index, token_ids in enumerate(output.token_ids):
+            if batch is self._filled and self._is_shown(requests[index], index, token_ids):
+                shown[index] = token_ids[0]
+            else:
+                _accept(requests[index], token_ids)
+        for backend, indices in _by_backend(requests, shown).items():
+            errors = backend.take_shown([(_matcher(requests[i]), shown[i]) for i in indices])
+            for index, error in zip(indices, errors, strict=True):
+                if error is not None:
+                    _fail(requests[index], error)
+
+    def _is_shown(self, request: Request, index: int, token_ids: Sequence[int]) -> bool:
+        """Whether it is one token, and the row last filled says that the grammar takes it."""
+        row = self._first_rows.get(index)
+        if row is None or len(token_ids) != 1 or _has_ended(request):
+            return False
+        return is_allowed(self._bitmask, row, token_ids[0])
 
     def _buffer(self, num_rows: int) -> Bitmask:
-        """Rows that allow the stop tokens alone, so that one nobody fills can still be sampled."""
+        """Rows with whatever was in them."""
         if num_rows > len(self._bitmask):
             shape = (2 * num_rows, self._vocabulary.num_words)
             rows = torch.zeros(shape, dtype=torch.int32, pin_memory=self._is_pinned)
             self._bitmask = rows.numpy()
-        bitmask = self._bitmask[:num_rows]
-        bitmask[:] = self._stop_row
-        return bitmask
+        return self._bitmask[:num_rows]
+
+    def _fill_group(
+        self, backend: Backend, group: Sequence[tuple[Request, FillJob]], bitmask: Bitmask
+    ) -> list[int]:
+        """Fill one backend's jobs; where that fails, one by one, so that only the culprits fail."""
+        start = time.perf_counter()
+        for _, job in group:
+            if job.draft_token_ids:  # not all of its rows need be filled, and any may be sampled
+                self._allow_the_end(job, bitmask)
+        try:
+            counts = backend.fill_drafts([job for _, job in group], bitmask)
+        except Exception as error:
+            if len(group) == 1:
+                request, job = group[0]
+                _fail(request, error)
+                self._allow_the_end(job, bitmask)
+                return [0]
+            return [self._fill_group(backend, [member], bitmask)[0] for member in group]
+        num_rows = sum(1 + len(job.draft_token_ids) for _, job in group)
+        ms_per_row = (time.perf_counter() - start) * 1e3 / num_rows
+        for request, job in group:
+            request.stats.mask_ms += ms_per_row * (1 + len(job.draft_token_ids))
+        return counts
+
+    def _allow_the_end(self, job: FillJob, bitmask: Bitmask) -> None:
+        bitmask[job.first_row : job.first_row + 1 + len(job.draft_token_ids)] = self._stop_row
 
 
 def _has_ended(request: Request) -> bool:
@@ -98,42 +148,24 @@ def _accept(request: Request, token_ids: Sequence[int]) -> None:
     if request.matcher is None or not token_ids or _has_ended(request):
         return
     for token_id in token_ids:
-        try:
-            is_taken = request.matcher.accept(token_id)
-        except Exception as error:
+        (error,) = take_each([(request.matcher, token_id)])
+        if error is not None:
             _fail(request, error)
             return
-        if not is_taken:
-            _fail(request, AssertionError(f"token {token_id} was written but is forbidden"))
-            return
 
 
-def _by_backend(requests: Sequence[Request], jobs: dict[int, FillJob]) -> dict[Backend, list[int]]:
+def _by_backend(requests: Sequence[Request], indices: Iterable[int]) -> dict[Backend, list[int]]:
     groups: dict[Backend, list[int]] = {}
-    for index in jobs:
+    for index in indices:
         compiled = requests[index].compiled
         assert compiled is not None, "a matcher without its grammar"
         groups.setdefault(compiled.result().backend, []).append(index)
     return groups
 
 
-def _fill_group(
-    backend: Backend, group: Sequence[tuple[Request, FillJob]], bitmask: Bitmask
-) -> list[int]:
-    """Fill one backend's jobs; where that fails, one by one, so that only the culprits fail."""
-    start = time.perf_counter()
-    try:
-        counts = backend.fill_drafts([job for _, job in group], bitmask)
-    except Exception as error:
-        if len(group) == 1:
-            _fail(group[0][0], error)
-            return [0]
-        return [_fill_group(backend, [member], bitmask)[0] for member in group]
-    num_rows = sum(1 + len(job.draft_token_ids) for _, job in group)
-    ms_per_row = (time.perf_counter() - start) * 1e3 / num_rows
-    for request, job in group:
-        request.stats.mask_ms += ms_per_row * (1 + len(job.draft_token_ids))
-    return counts
+def _matcher(request: Request) -> Matcher:
+    assert request.matcher is not None
+    return request.matcher
 
 
 def _fail(request: Request, error: Exception) -> None:
