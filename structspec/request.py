@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-import secrets
+import os
+import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -16,6 +17,10 @@ from structspec.output_text import OutputText
 
 if TYPE_CHECKING:
     from structspec.grammars.base import CompiledGrammar, Matcher
+
+_SEEDS = random.Random()  # begun by the system's; asking that for every request is slow
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_SEEDS.seed)
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
@@ -147,7 +152,7 @@ class Request:
         self.num_prompt_tokens = len(self.token_ids)
         self.text = OutputText(self.params.stop)
         seed = self.params.seed
-        self.seed = secrets.randbits(63) if seed is None else seed & (2**63 - 1)
+        self.seed = _SEEDS.getrandbits(63) if seed is None else seed & (2**63 - 1)
 
     def start_matching(self, compiled: CompiledGrammar) -> None:
         """Take a matcher of the finished grammar; rows of this request are masked from now on."""

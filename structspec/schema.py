@@ -58,14 +58,15 @@ def resolve_schema(schema: Any) -> SchemaTarget:
     GrammarError, with a JSON pointer, for a JSON schema that is not one.
     """
     if isinstance(schema, Mapping | bool | str):
-        return _from_json_schema(schema)
+        return _from_text(JsonSchema(schema).text)
     if isinstance(schema, type):
         return _from_class(schema)
     return _from_type(schema)
 
 
-def _from_json_schema(schema: Mapping[str, Any] | bool | str) -> SchemaTarget:
-    loaded = _load_schema(schema)
+@lru_cache(maxsize=256)  # reading a schema takes a millisecond, and requests come with the same
+def _from_text(schema_text: str) -> SchemaTarget:
+    loaded = _load_schema(schema_text)
     violations = compile_validator(loaded)
     name = str(loaded.get("title", "JSON"))
 
@@ -80,9 +81,9 @@ def _from_json_schema(schema: Mapping[str, Any] | bool | str) -> SchemaTarget:
     return SchemaTarget(loaded, validate, read, name)
 
 
-def _load_schema(schema: Mapping[str, Any] | bool | str) -> dict[str, Any]:
-    """A private copy of the schema, as an object."""
-    loaded = json.loads(JsonSchema(schema).text)
+def _load_schema(schema_text: str) -> dict[str, Any]:
+    """The schema as an object."""
+    loaded = json.loads(schema_text)
     if isinstance(loaded, bool):
         return {} if loaded else {"not": {}}
     if not isinstance(loaded, dict):

@@ -1,5 +1,7 @@
 """RejectionSampler: batches of requests with parameters, masks and drafts of their own."""
 
+import os
+
 import pytest
 import torch
 
@@ -175,3 +177,15 @@ def test_one_hot_and_probabilistic_drafts_in_one_batch_both_follow_the_masked_ta
         # Five standard deviations of a binomial frequency: missed once in a million seeds.
         bound = 5 * (expected * (1 - expected) / num_pairs).sqrt()
         assert bool(((frequency - expected).abs() <= bound).all())
+
+
+def test_requests_without_a_seed_get_others_in_a_forked_child():
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, str(make_request().seed).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(reader, 100)) != make_request().seed
+    os.close(reader)
+    os.close(writer)
