@@ -89,6 +89,7 @@ class HybridDrafter:
         self._ngram = NgramDrafter(config)
         self._copier = TextCopier(vocabulary)
         self._max_guess_rows = config.max_guess_rows
+        self._num_speculative_tokens = config.num_speculative_tokens
         self._scratch = np.zeros((1, vocabulary.num_words), np.int32)
         self._stop_row = np.zeros(vocabulary.num_words, np.uint32)
         for token_id in vocabulary.stop_token_ids:
@@ -96,23 +97,35 @@ class HybridDrafter:
 
     def propose(self, batch: Batch) -> Draft:
         """One-hot drafts, never with a token that the grammar refuses."""
+        max_num_guessed = self._max_num_guessed(batch)
+        num_hopeful = self._num_hopeful(batch) if max_num_guessed else 0
         if not any(scheduled.num_draft_slots for scheduled in batch.requests):
-            return no_draft(len(batch.requests))
+            return no_draft(len(batch.requests), num_hopeful)
         self._ngram.keep_only(batch)
         self._copier.keep_only(batch)
-        max_num_guessed = self._max_num_guessed(batch)
         drafts = [self._propose_one(one, max_num_guessed) for one in batch.requests]
         return Draft(
             [draft.token_ids for draft in drafts],
             [None] * len(drafts),
             [draft.is_forced for draft in drafts],
             [draft.num_certain for draft in drafts],
+            num_hopeful,
         )
 
     def _max_num_guessed(self, batch: Batch) -> int:
         """How many drafts of one request may be guesses: rows are cheap only up to a number."""
         num_sampled = sum(scheduled.is_sampled for scheduled in batch.requests)
-        return max(0, self._max_guess_rows // max(1, num_sampled) - 1)
+        max_num_rows = self._max_guess_rows // max(1, num_sampled)
+        return max(0, min(self._num_speculative_tokens, max_num_rows - 1))
+
+    def _num_hopeful(self, batch: Batch) -> int:
+        """How many requests something may be looked up for once their last token is known."""
+        return sum(
+            scheduled.is_sampled
+            and scheduled.allows_guesses
+            and scheduled.request.params.speculative
+            for scheduled in batch.requests
+        )
 
     def _propose_one(self, scheduled: ScheduledRequest, max_num_guessed: int) -> _OneDraft:
         request, num_slots = scheduled.request, count_slots(scheduled)

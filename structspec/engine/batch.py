@@ -59,6 +59,7 @@ class Draft:
     probs: Sequence[torch.Tensor | None]  # each [num_guesses, vocab_size] float32
     is_forced: Sequence[Sequence[bool]]  # whether the grammar forces its text, or the end
     num_certain: Sequence[int]
+    num_hopeful: int = 0  # requests that may guess as soon as their last token is known
 
     @cached_property
     def guesses(self) -> Sequence[Sequence[int]]:
@@ -89,11 +90,10 @@ def guessed(
     )
 
 
-def no_draft(num_requests: int) -> Draft:
+def no_draft(num_requests: int, num_hopeful: int = 0) -> Draft:
     """Nothing, for so many requests."""
-    return Draft(
-        [()] * num_requests, [None] * num_requests, [()] * num_requests, [0] * num_requests
-    )
+    nothing = [()] * num_requests
+    return Draft(nothing, [None] * num_requests, nothing, [0] * num_requests, num_hopeful)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ class Pace:
     """Guessing writes more tokens a step, running ahead hides the host's work: what pays is tried.
 
     How many of a request's guesses hold is not known before its step is read. Where many requests
-    guess, the next step waits for that: to leave them out would split the batch in two. Where
-    nothing is guessed, the next step is launched first, and draws no drafts but certain ones. The
+    guess, or may as soon as their last token is known, the next step waits for that: to leave them
+    out would split the batch in two. Where nothing is guessed, the next step is launched first, and
+    draws no drafts but certain ones. The
     tokens per second of both are measured in turns, the slower way once in a while, and again when
     the number of requests has changed much. None of it changes what is written.
     """
@@ -36,7 +37,8 @@ class Pace:
 
     def must_wait(self, batch: Batch, draft: Draft) -> bool:
         """Whether this step should be read before the next one is planned."""
-        return draft.num_guessing > self._max_share_aside * len(batch.requests)
+        num_aside = max(draft.num_guessing, draft.num_hopeful)
+        return num_aside > self._max_share_aside * len(batch.requests)
 
     def landed(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
         """Count a step that was read."""

@@ -6,13 +6,15 @@ from concurrent.futures import Future
 
 import pytest
 
+from structspec.config import SpeculativeConfig
 from structspec.drafters.forced import ForcedDrafter
+from structspec.drafters.hybrid import HybridDrafter
 from structspec.errors import Cancelled
 from structspec.request import Request
 from tests.engine.recorder import GuessFor, Plain, Recorder
 from tests.engine.toy import STOP, VOCABULARY
 from tests.engine.toy_grammar import RestlessDrafter, ToyGrammar
-from tests.engine.watched import ALONG, LONG, NEVER_WAITS, Ask, Watched, make_config
+from tests.engine.watched import ALONG, LONG, NEVER_WAITS, Ask, GuessingPace, Watched, make_config
 
 
 def in_flight(ask: Ask = LONG, **parts: object) -> tuple[Watched, Request]:
@@ -206,3 +208,36 @@ def test_a_seed_gives_the_same_tokens_ahead_or_not_with_speculation_or_without(t
         assert len(written) == 1
         different |= written
     assert len(different) > 1
+
+
+def repeating(context: tuple[int, ...]) -> list[float]:
+    """Logits of a text that comes again every twelve tokens."""
+    logits = [0.0] * VOCABULARY.vocab_size
+    logits[(2, 1, 0, 2, 2, 1, 0, 0, 1, 1, 0, 2)[len(context) % 12]] = 1.0
+    return logits
+
+
+@pytest.mark.parametrize("num_requests", [1, 4])
+def test_where_guesses_are_allowed_text_that_comes_again_is_guessed_as_without_running_ahead(
+    num_requests,
+):
+    num_steps = []
+    for parts in ({"runs_ahead": False}, {"pace": GuessingPace()}):
+        drafter = HybridDrafter(VOCABULARY, SpeculativeConfig())
+        watched = Watched(drafter=drafter, conditional=repeating, **parts)
+        recorder = Recorder(watched.toy)
+        for _ in range(num_requests):
+            watched.start(Ask((2, 1, 0), max_tokens=60, ignore_eos=True))
+        watched.run()
+        num_steps.append(len(recorder.of("forward")))
+    assert num_steps[0] == num_steps[1] < 40
+
+
+@pytest.mark.parametrize("config", [{"max_guess_rows": 3}, {"num_speculative_tokens": 0}])
+def test_where_nothing_may_be_looked_up_nobody_waits_for_it(config):
+    watched = Watched(drafter=HybridDrafter(VOCABULARY, SpeculativeConfig(**config)))
+    recorder = Recorder(watched.toy)
+    for _ in range(2):
+        watched.start(LONG)
+    watched.run()
+    assert [what for what, _ in recorder.events][:4] == ["forward", "sample", "forward", "read"]
