@@ -27,6 +27,14 @@ def kv_tokens_of(service: Service) -> int:
     return int(cache.num_blocks * cache.block_size)
 
 
+def most_guesses(service: Service, num_requests: int) -> int:
+    """How many guesses each of so many requests has room for in one step."""
+    config = engine_of(service).scheduler._config
+    room = config.max_num_batched_tokens // num_requests - 1
+    most = config.max_num_draft_tokens // num_requests
+    return min(config.speculative.num_speculative_tokens, most, room)
+
+
 def synchronize(device: torch.device) -> None:
     """Wait until a GPU has done what was launched."""
     if device.type == "cuda":
