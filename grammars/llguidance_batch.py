@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from llguidance import LLExecutor, LLMatcher
+from llguidance import LLExecutor
 from llguidance.numpy import (
     consume_token_par,
     fill_next_token_bitmask_par,
@@ -20,44 +20,48 @@ from structspec.grammars.unique_keys import GuardedMatcher
 
 def inner_of(matcher: Matcher) -> LLGuidanceMatcher:
     """The matcher that the library is asked by."""
-    inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
-    assert isinstance(inner, LLGuidanceMatcher)
-    return inner
+    if isinstance(matcher, LLGuidanceMatcher):
+        return matcher
+    assert isinstance(matcher, GuardedMatcher) and isinstance(matcher.inner, LLGuidanceMatcher)
+    return matcher.inner
 
 
 def fill_many(executor: LLExecutor, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
     """Fill many requests' rows in parallel and say how many drafts of each are taken."""
     walks = {index: _Walk(job) for index, job in enumerate(jobs) if job.draft_token_ids}
-    rows = [(inner_of(job.matcher), job) for job in jobs if not job.draft_token_ids]
-    _fill_rows(executor, rows, bitmask)
+    _fill_rows(executor, [job for job in jobs if not job.draft_token_ids], bitmask)
     drafted = [walk for walk in walks.values() if walk.text_draft]
     if drafted:
         drafted.sort(key=lambda walk: walk.matcher.original.number)
         fill_next_token_bitmask_par_with_draft_tokens(
             executor, [(walk.scout, walk.first_row, walk.text_draft) for walk in drafted], bitmask
         )
-    return [walks[index].finish(bitmask) if index in walks else 0 for index in range(len(jobs))]
+    counts = [0] * len(jobs)
+    for index, walk in walks.items():
+        counts[index] = walk.finish(bitmask)
+    return counts
 
 
-def _fill_rows(
-    executor: LLExecutor, rows: list[tuple[LLGuidanceMatcher, FillJob]], bitmask: Bitmask
-) -> None:
+def _fill_rows(executor: LLExecutor, jobs: list[FillJob], bitmask: Bitmask) -> None:
     """Rows without drafts, those of one original side by side: they wait for each other anyway."""
-    rows.sort(key=lambda row: row[0].original.number)
-    running = [
-        (matcher, (matcher.library_for_row(), job.first_row))
-        for matcher, job in rows
-        if not matcher.is_stopped
-    ]
-    if running:
-        fill_next_token_bitmask_par(executor, [row for _, row in running], bitmask)
-    for matcher, _ in running:
-        matcher.note_row()
-    for matcher, job in rows:
+    running, others = [], []
+    for job in jobs:
+        matcher = inner_of(job.matcher)
         if matcher.is_stopped:
             fill_stop_row(bitmask, job.first_row, matcher.vocabulary.stop_token_ids)
-        if isinstance(job.matcher, GuardedMatcher):
-            job.matcher.take_repeats_here(bitmask, job.first_row)
+        else:
+            row = (matcher.library_for_row(), job.first_row)
+            running.append((matcher.original.number, job.first_row, row, matcher))
+        if matcher is not job.matcher:
+            others.append(job)
+    running.sort()
+    if running:
+        fill_next_token_bitmask_par(executor, [row for _, _, row, _ in running], bitmask)
+    for _, _, _, matcher in running:
+        matcher.note_row()
+    for job in others:
+        assert isinstance(job.matcher, GuardedMatcher)
+        job.matcher.take_repeats_here(bitmask, job.first_row)
 
 
 def fill_one(executor: LLExecutor, job: FillJob, bitmask: Bitmask) -> int:
@@ -70,30 +74,29 @@ def take_many(
 ) -> list[Exception | None]:
     """Move matchers by tokens that their rows allow, in parallel where there is an executor."""
     inner = [inner_of(matcher) for matcher, _ in moves]
-    tokens = [token_id for _, token_id in moves]
-    order = sorted(range(len(moves)), key=lambda i: inner[i].original.number)
-    order = [i for i in order if tokens[i] not in inner[i].vocabulary.stop_token_ids]
-    _consume(executor, [(inner[i].library, tokens[i]) for i in order])
-    errors: list[Exception | None] = []
-    for (matcher, token_id), moved in zip(moves, inner, strict=True):
-        try:
-            moved.check()
-        except MatcherFailed as error:
-            errors.append(error)
-            continue
-        moved.note_taken(token_id)
-        if isinstance(matcher, GuardedMatcher):
-            matcher.note_taken(token_id)
-        errors.append(None)
-    return errors
-
-
-def _consume(executor: LLExecutor | None, moves: list[tuple[LLMatcher, int]]) -> None:
-    if executor is not None and moves:
-        consume_token_par(executor, moves)
+    text = [
+        (moved.original.number, index, (moved.library, token_id))
+        for index, (moved, (_, token_id)) in enumerate(zip(inner, moves, strict=True))
+        if not moved.ends_with(token_id)
+    ]
+    text.sort()
+    if executor is not None and text:
+        consume_token_par(executor, [move for _, _, move in text])
     else:
-        for library, token_id in moves:
+        for _, _, (library, token_id) in text:
             library.consume_token(token_id)
+    return [_note(*move, moved) for move, moved in zip(moves, inner, strict=True)]
+
+
+def _note(matcher: Matcher, token_id: int, moved: LLGuidanceMatcher) -> Exception | None:
+    try:
+        moved.note_taken(token_id)
+    except MatcherFailed as error:
+        return error
+    if matcher is not moved:
+        assert isinstance(matcher, GuardedMatcher)
+        matcher.note_taken(token_id)
+    return None
 
 
 class _Walk:

@@ -27,6 +27,7 @@ class LLGuidanceMatcher:
         "_markers",
         "_num_after",
         "_num_stops",
+        "_stop_token_ids",
         "_token_ids",
         "_vocabulary",
         "library",
@@ -40,11 +41,13 @@ class LLGuidanceMatcher:
         self.original = original
         self.library: LLMatcher = original.library.deep_copy()
         self._vocabulary = vocabulary
+        self._stop_token_ids = vocabulary.stop_token_ids
         self._markers = markers
         self._token_ids: list[int] = []  # without stop tokens
         self._num_stops = 0
         # The last `_num_after` tokens are behind the kept mask's, or, where that goes on otherwise
-        # (`_is_astray`), behind what both begin with.
+        # (`_is_astray`), behind what both begin with. A new mask may be kept or not: where text is
+        # forced none is.
         self._num_after = 0
         self._is_astray = False
         original.note_user(self)
@@ -66,7 +69,7 @@ class LLGuidanceMatcher:
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`; the budget is ignored."""
         if self._num_stops:
-            fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
+            fill_stop_row(bitmask, row, self._stop_token_ids)
             return
         fill_next_token_bitmask(self.library_for_row(), bitmask, row)
         self.note_row()
@@ -84,10 +87,12 @@ class LLGuidanceMatcher:
         return self.library.deep_copy()
 
     def note_row(self) -> None:
-        """The library has computed a row here: it keeps it, unless what follows is forced."""
-        self.check()
-        if not self.library.compute_ff_bytes():
-            self._num_after, self._is_astray = 0, False
+        """The library has computed a row here, and keeps it unless what follows is forced."""
+        if self.library.is_error():
+            self.check()
+        self._num_after = 0
+        if self._is_astray and not self.library.compute_ff_bytes():
+            self._is_astray = False
 
     def _start_again(self) -> None:
         self.library = self.original.library.deep_copy()
@@ -104,7 +109,7 @@ class LLGuidanceMatcher:
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
-        if token_id in self._vocabulary.stop_token_ids:
+        if token_id in self._stop_token_ids:
             is_allowed_here = self._num_stops > 0 or bool(self.library.is_accepting())
             self._num_stops += is_allowed_here
             return is_allowed_here
@@ -114,9 +119,15 @@ class LLGuidanceMatcher:
             return False
         return self._consume([token_id]) == 1
 
+    def ends_with(self, token_id: int) -> bool:
+        """Whether this is a stop token: the library is not to see it."""
+        return token_id in self._stop_token_ids
+
     def note_taken(self, token_id: int) -> None:
-        """The library has been moved by a text token, or is at its end: a stop token moves this."""
-        if token_id in self._vocabulary.stop_token_ids:
+        """A token that a row allowed was shown to the library, if it is not a stop token."""
+        if self.library.is_error():
+            self.check()
+        if token_id in self._stop_token_ids:
             self._num_stops += 1
         else:
             self._token_ids.append(token_id)

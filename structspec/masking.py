@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 
 import torch
 
 from structspec.bitmask import allocate_bitmask, first_logits_rows
 from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput
 from structspec.errors import EngineError
-from structspec.grammars.base import Backend, Bitmask, FillJob, Matcher
+from structspec.grammars.base import Backend, Bitmask, CompiledGrammar, FillJob, Matcher
 from structspec.grammars.drafts import fill_stop_row, is_allowed, take_each
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
@@ -52,12 +53,14 @@ class Masker:
         if all(request.matcher is None for request in requests):
             return Mask(torch.from_numpy(self._bitmask[:0]), _NO_ROWS, num_valid)
         logits_rows = first_logits_rows(num_valid, [s.is_sampled for s in batch.requests])
+        num_certain = draft.num_certain
         rows: list[int] = []
         jobs: dict[int, FillJob] = {}
         for index, request in enumerate(requests):
             if request.matcher is None or not batch.requests[index].is_sampled:
                 continue
-            _accept(request, draft.token_ids[index][: draft.num_certain[index]])
+            if num_certain[index]:
+                _accept(request, draft.token_ids[index][: num_certain[index]])
             if _has_ended(request):
                 continue
             jobs[index] = FillJob(request.matcher, len(rows), guesses[index])
@@ -156,10 +159,13 @@ def _accept(request: Request, token_ids: Sequence[int]) -> None:
 
 def _by_backend(requests: Sequence[Request], indices: Iterable[int]) -> dict[Backend, list[int]]:
     groups: dict[Backend, list[int]] = {}
+    found: dict[Future[CompiledGrammar], list[int]] = {}
     for index in indices:
         compiled = requests[index].compiled
         assert compiled is not None, "a matcher without its grammar"
-        groups.setdefault(compiled.result().backend, []).append(index)
+        if compiled not in found:  # to ask a future takes a lock
+            found[compiled] = groups.setdefault(compiled.result().backend, [])
+        found[compiled].append(index)
     return groups
 
 
