@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from structspec.bench.engine_runs import run_jobs
 from structspec.bench.engine_steps import JunkDrafter, summarize
 from structspec.bench.engine_stopwatch import Step, Stopwatch
 from structspec.config import EngineConfig
+from structspec.engine import build
 from structspec.engine.batch import Batch, ScheduledRequest
 from structspec.models import load_model
 from structspec.models.llama import LlamaConfig
@@ -106,3 +108,39 @@ def test_operations_of_a_prompt_are_those_of_its_products(model: Path) -> None:
     attention = config.num_layers * config.num_heads * config.head_dim * 2 * seen
     head = config.vocab_size * config.hidden_size
     assert count_operations(config, length) == 2 * (weights * length + head + attention)
+
+
+class FakeEvent:
+    """A CUDA event on a device that does everything at once."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.at = time.perf_counter()
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        return (end.at - self.at) * 1e3
+
+
+def test_the_device_parts_of_steps_that_run_ahead_lie_between_events(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_cpu_parts", build._device_parts)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    service = Service(model, config=EngineConfig(num_blocks=100, enforce_eager=True))
+    try:
+        engine = engine_of(service)
+        engine._runs_ahead = True
+        job = ("Hello", {"max_tokens": 12, "temperature": 0.0, "ignore_eos": True})
+        plain = run_jobs(service, [job, job])
+        with Stopwatch(engine, torch.device("cuda")) as stopwatch:
+            timed = run_jobs(service, [job, job])
+    finally:
+        service.close()
+    outputs, expected = ([one.output_token_ids for one in run.requests] for run in (timed, plain))
+    assert outputs == expected
+    found = summarize(stopwatch.steps)
+    assert found["num_steps"] >= 3 and found["requests_per_step"] == 2
+    assert 0 < sum(found["device_ms"].values()) < found["step_ms"]
+    assert found["host_ms"]["wait"] > 0
