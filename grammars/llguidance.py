@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
-from llguidance import LLExecutor, LLMatcher, LLParserLimits
+from llguidance import LLExecutor, LLMatcher, LLParserLimits, LLTokenizer
 from llguidance.numpy import fill_next_token_bitmask
 
 from structspec.constraint import Constraint, Grammar, Regex, StructuralTag
@@ -143,9 +144,10 @@ class LLGuidanceGrammar:
         if lowered.has_free_keys:  # made here, where it keeps no step waiting
             token_table(backend.vocabulary)
         self._markers = special_token_ids(lowered.grammar)
-        first = self._build()
+        build = partial(_build, backend.tokenizer, lowered.grammar)
+        first = build()
         self._probe(first)
-        self._originals = Originals(self._build, first, backend.builders, backend.num_threads)
+        self._originals = Originals(build, first, backend.builders, backend.num_threads)
 
     def pack(self) -> Packed:
         """The grammar's text: parsing it again takes a millisecond."""
@@ -161,12 +163,6 @@ class LLGuidanceGrammar:
         original = self._originals.take()
         matcher = LLGuidanceMatcher(original, self.backend.vocabulary, self._markers)
         return GuardedMatcher(matcher, self.backend.vocabulary) if self._has_free_keys else matcher
-
-    def _build(self) -> LLMatcher:
-        library = LLMatcher(self.backend.tokenizer, self._grammar, log_level=0, limits=LIMITS)
-        if library.is_error():
-            raise grammar_error(library.get_error())
-        return library
 
     def _probe(self, library: LLMatcher) -> None:
         """Take the first few tokens, as `probe` does for other libraries.
@@ -190,3 +186,10 @@ class LLGuidanceGrammar:
             raise GrammarError(
                 "no text at all satisfies this constraint (does it recurse forever?)"
             )
+
+
+def _build(tokenizer: LLTokenizer, grammar: str) -> LLMatcher:
+    library = LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
+    if library.is_error():
+        raise grammar_error(library.get_error())
+    return library

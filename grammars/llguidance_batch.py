@@ -122,7 +122,7 @@ class _Walk:
         if not self.text_draft:
             self.matcher.fill(bitmask, row)
         if self.scout.is_error():
-            self.matcher.original.wear_out()
+            self.matcher.original.has_failed = True
             raise MatcherFailed(self.scout.get_error())
         num_valid = 0
         for token_id in self._job.draft_token_ids:

@@ -104,7 +104,7 @@ class LLGuidanceMatcher:
     def check(self) -> None:
         """Raise MatcherFailed if the library has given up: its rows would then allow the end."""
         if self.library.is_error():
-            self.original.wear_out()
+            self.original.has_failed = True
             raise MatcherFailed(self.library.get_error())
 
     def accept(self, token_id: int) -> bool:

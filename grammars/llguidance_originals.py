@@ -16,19 +16,21 @@ from itertools import count
 from llguidance import LLMatcher
 
 _NUM_COPIES = 2  # of one original in use, before another is wanted
+_MAX_COPIES = 8  # before another is waited for
 _WORN = 256  # copies after which an original is replaced: what its lexer has found only grows
 
 
 class Original:
     """A matcher that never moves, and the copies of it that are in use."""
 
-    __slots__ = ("_users", "library", "num_made", "number")
+    __slots__ = ("_users", "has_failed", "library", "num_made", "number")
     _numbers = count()
 
     def __init__(self, library: LLMatcher) -> None:
         self.library = library
         self.number = next(self._numbers)
         self.num_made = 0
+        self.has_failed = False  # in a copy: its lexer, which they share, is of no more use
         self._users: list[None] = []  # as a counter whose steps no other thread can split
 
     @property
@@ -37,13 +39,9 @@ class Original:
         return len(self._users)
 
     @property
-    def is_worn(self) -> bool:
-        """Whether others should be copied rather than this one."""
-        return self.num_made >= _WORN
-
-    def wear_out(self) -> None:
-        """Never copy it for a new text again: its lexer has failed."""
-        self.num_made = _WORN
+    def is_good(self) -> bool:
+        """Whether it is to be copied as long as it pleases."""
+        return self.num_made < _WORN and not self.has_failed
 
     def note_user(self, user: object) -> None:
         """Count an object for as long as it lives."""
@@ -77,25 +75,31 @@ class Originals:
             self._order()
 
     def take(self) -> Original:
-        """The one to copy next; waits for another where all have copies enough."""
+        """The one to copy next; waits for another only where all are much used."""
         with self._lock:
             self._num_expected = max(1, self._num_expected)
             while True:
                 self._order()
-                chosen = min(self._built, key=lambda original: original.num_users)
-                if not self._ordered or (chosen.num_users < _NUM_COPIES and not chosen.is_worn):
+                least = min(self._built, key=lambda original: original.num_users, default=None)
+                if least is not None and (least.num_users < _MAX_COPIES or not self._ordered):
                     self._num_expected -= 1
-                    return chosen
+                    return least
                 wait(self._ordered, return_when=FIRST_COMPLETED)
 
     def _order(self) -> None:
-        """Have as many built as are wanted; those that are finished join, worn ones leave."""
-        for future in [future for future in self._ordered if future.done()]:
-            self._ordered.remove(future)
-            self._built.append(Original(future.result()))
-        good = [original for original in self._built if not original.is_worn]
-        self._built = good or self._built
+        """Have as many built as are wanted."""
+        self._join()
+        good = [original for original in self._built if original.is_good]
         num_users = self._num_expected + sum(original.num_users for original in good)
         num_wanted = min(self._max_originals, -(-num_users // _NUM_COPIES))
         for _ in range(num_wanted - len(good) - len(self._ordered)):
             self._ordered.add(self._threads.submit(self._build))
+        self._join()
+
+    def _join(self) -> None:
+        """Those that are finished join; worn ones leave once there are others."""
+        for future in [future for future in self._ordered if future.done()]:
+            self._ordered.remove(future)
+            self._built.append(Original(future.result()))
+        good = [original for original in self._built if original.is_good]
+        self._built = good or [original for original in self._built if not original.has_failed]
