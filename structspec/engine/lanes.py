@@ -16,6 +16,8 @@ class Lanes:
         if self._is_cuda:
             self._compute = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self._copy = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            # streams wait for nothing by themselves, not even for weights on their way
+            self._compute.wait_stream(torch.cuda.current_stream(device))
             torch.cuda.set_stream(self._compute)
 
     def copying(self) -> AbstractContextManager[object]:

@@ -36,11 +36,12 @@ def reference_model() -> LlamaForCausalLM:
                 tie_word_embeddings=config.is_embedding_tied,
             )
         )
-    inverse_frequencies = model.model.rotary_emb.compute_default_rope_parameters(model.config)[0]
-    model.model.rotary_emb.inv_freq = inverse_frequencies
+    rotary = model.model.rotary_emb
+    rotary.inv_freq = rotary.compute_default_rope_parameters(model.config)[0]
+    rotary.original_inv_freq = rotary.inv_freq.clone()
     model.load_state_dict(dict(GgufWeights(file, config)), strict=False, assign=True)
     model.tie_weights()
-    assert not any(tensor.is_meta for tensor in model.state_dict().values())
+    assert not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
     return model.eval()
 
 
