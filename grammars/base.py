@@ -101,6 +101,9 @@ class Matcher(Protocol):
         """The fewest tokens to a valid end; None where the backend cannot know."""
 
 
+Move = tuple[Matcher, Sequence[int]]  # a matcher and the tokens that it is to be moved by
+
+
 @dataclass(frozen=True, slots=True)
 class FillJob:
     """One request's rows in a batch of masks: 1 + len(draft_token_ids) from `first_row` on."""
@@ -169,8 +172,8 @@ class Backend(Protocol):
         MatcherFailed when the library gives up on one of them; rows are then not to be used.
         """
 
-    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
-        """Move each matcher by a token that its row, filled where it stands, allows.
+    def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
+        """Move each matcher by tokens that the rows filled for them allow, one behind the other.
 
         Says what went wrong with each, if anything; such a matcher is of no more use.
         """
@@ -184,6 +187,7 @@ __all__ = [
     "Finding",
     "Matcher",
     "MatcherFailed",
+    "Move",
     "Packed",
     "Report",
     "Vocabulary",

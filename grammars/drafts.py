@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from structspec.grammars.base import Bitmask, FillJob, Matcher
+from structspec.grammars.base import Bitmask, FillJob, Matcher, Move
 
 
 def fill_job(job: FillJob, bitmask: Bitmask) -> int:
@@ -33,17 +33,20 @@ def fill_job(job: FillJob, bitmask: Bitmask) -> int:
     return num_valid
 
 
-def take_each(moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
-    """Move matchers one by one, each by a token, and say what went wrong with each."""
-    return [_take(matcher, token_id) for matcher, token_id in moves]
+def take_each(moves: Sequence[Move]) -> list[Exception | None]:
+    """Move matchers one by one, as far as they go, and say what went wrong with each."""
+    return [_take(matcher, token_ids) for matcher, token_ids in moves]
 
 
-def _take(matcher: Matcher, token_id: int) -> Exception | None:
-    try:
-        is_taken = matcher.accept(token_id)
-    except Exception as error:
-        return error
-    return None if is_taken else AssertionError(f"token {token_id} was written but is forbidden")
+def _take(matcher: Matcher, token_ids: Sequence[int]) -> Exception | None:
+    for token_id in token_ids:
+        try:
+            is_taken = matcher.accept(token_id)
+        except Exception as error:
+            return error
+        if not is_taken:
+            return AssertionError(f"token {token_id} was written but is forbidden")
+    return None
 
 
 def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -> None:

@@ -14,7 +14,7 @@ from llguidance.numpy import fill_next_token_bitmask
 
 from structspec.constraint import Constraint, Grammar, Regex, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
-from structspec.grammars.base import Bitmask, FillJob, Matcher, Packed, Report, check_refused
+from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, check_refused
 from structspec.grammars.composition import form_of
 from structspec.grammars.drafts import allowed_tokens
 from structspec.grammars.form import Cfg, leaves
@@ -38,7 +38,6 @@ LIMITS = LLParserLimits(
     verbose_errors=False,
 )
 _PLAIN, _GUARDED = b"0", b"1"  # what packed grammars start with
-_MANY = 16  # matchers: to move fewer by a token takes less than to wake threads
 
 
 class LLGuidanceBackend:
@@ -125,9 +124,9 @@ class LLGuidanceBackend:
         self._seconds_per_row += (seconds - self._seconds_per_row) / 8
         return counts
 
-    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+    def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move matchers by tokens of their rows: without looking for these once more."""
-        return take_many(self._executor if len(moves) >= _MANY else None, moves)
+        return take_many(self._executor, moves)
 
 
 class LLGuidanceGrammar:

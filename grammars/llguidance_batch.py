@@ -12,10 +12,12 @@ from llguidance.numpy import (
     fill_next_token_bitmask_par_with_draft_tokens,
 )
 
-from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed
+from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.grammars.unique_keys import GuardedMatcher
+
+_MANY = 16  # to move fewer matchers by a token takes less than to wake threads
 
 
 def inner_of(matcher: Matcher) -> LLGuidanceMatcher:
@@ -69,33 +71,32 @@ def fill_one(executor: LLExecutor, job: FillJob, bitmask: Bitmask) -> int:
     return fill_many(executor, [job], bitmask)[0] if job.draft_token_ids else fill_job(job, bitmask)
 
 
-def take_many(
-    executor: LLExecutor | None, moves: Sequence[tuple[Matcher, int]]
-) -> list[Exception | None]:
-    """Move matchers by tokens that their rows allow, in parallel where there is an executor."""
-    inner = [inner_of(matcher) for matcher, _ in moves]
-    text = [
-        (moved.original.number, index, (moved.library, token_id))
-        for index, (moved, (_, token_id)) in enumerate(zip(inner, moves, strict=True))
-        if not moved.ends_with(token_id)
-    ]
-    text.sort()
-    if executor is not None and text:
-        consume_token_par(executor, [move for _, _, move in text])
-    else:
-        for _, _, (library, token_id) in text:
+def take_many(executor: LLExecutor, moves: Sequence[Move]) -> list[Exception | None]:
+    """Move matchers by tokens that their rows allow: the first of all in parallel, and so on."""
+    order = [(inner_of(move[0]), index) for index, move in enumerate(moves)]
+    order.sort(key=lambda pair: pair[0].original.number)
+    for position in range(max((len(token_ids) for _, token_ids in moves), default=0)):
+        steps = [
+            (matcher.library, moves[index][1][position])
+            for matcher, index in order
+            if position < len(moves[index][1]) and not matcher.ends_with(moves[index][1][position])
+        ]
+        if len(steps) >= _MANY:
+            consume_token_par(executor, steps)
+            continue
+        for library, token_id in steps:
             library.consume_token(token_id)
-    return [_note(*move, moved) for move, moved in zip(moves, inner, strict=True)]
+    return [_note(matcher, token_ids) for matcher, token_ids in moves]
 
 
-def _note(matcher: Matcher, token_id: int, moved: LLGuidanceMatcher) -> Exception | None:
+def _note(matcher: Matcher, token_ids: Sequence[int]) -> Exception | None:
+    moved = inner_of(matcher)
     try:
-        moved.note_taken(token_id)
+        moved.note_taken(token_ids)
     except MatcherFailed as error:
         return error
-    if matcher is not moved:
-        assert isinstance(matcher, GuardedMatcher)
-        matcher.note_taken(token_id)
+    if isinstance(matcher, GuardedMatcher):
+        matcher.note_taken(token_ids)
     return None
 
 

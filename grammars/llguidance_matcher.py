@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llguidance import LLMatcher
 from llguidance.numpy import fill_next_token_bitmask
 
@@ -123,15 +125,16 @@ class LLGuidanceMatcher:
         """Whether this is a stop token: the library is not to see it."""
         return token_id in self._stop_token_ids
 
-    def note_taken(self, token_id: int) -> None:
-        """A token that a row allowed was shown to the library, if it is not a stop token."""
+    def note_taken(self, token_ids: Sequence[int]) -> None:
+        """Tokens that rows allowed were shown to the library, all but stop tokens."""
         if self.library.is_error():
             self.check()
-        if token_id in self._stop_token_ids:
-            self._num_stops += 1
-        else:
-            self._token_ids.append(token_id)
-            self._num_after += 1
+        for token_id in token_ids:
+            if token_id in self._stop_token_ids:
+                self._num_stops += 1
+            else:
+                self._token_ids.append(token_id)
+                self._num_after += 1
 
     def _consume(self, token_ids: list[int]) -> int:
         """Advance by the first of these tokens that the grammar takes; how many that were."""

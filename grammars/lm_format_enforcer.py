@@ -31,8 +31,8 @@ from structspec.grammars.base import (
     Bitmask,
     FillJob,
     Finding,
-    Matcher,
     MatcherFailed,
+    Move,
     Packed,
     Report,
     check_refused,
@@ -96,7 +96,7 @@ class LMFormatEnforcerBackend:
         """Fill many requests' rows, one by one: all of it is Python."""
         return [fill_job(job, bitmask) for job in jobs]
 
-    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+    def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move matchers one by one."""
         return take_each(moves)
 

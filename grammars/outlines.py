@@ -22,7 +22,7 @@ from structspec.grammars.base import (
     CompiledGrammar,
     FillJob,
     Finding,
-    Matcher,
+    Move,
     Packed,
     Report,
     check_refused,
@@ -90,7 +90,7 @@ class OutlinesBackend:
         """Fill many requests' rows, one by one: the library holds the interpreter's lock."""
         return [fill_job(job, bitmask) for job in jobs]
 
-    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+    def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move matchers one by one."""
         return take_each(moves)
 

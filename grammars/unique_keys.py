@@ -135,10 +135,10 @@ class GuardedMatcher:
         self._places.append(place or self._repeating(data))
         return True
 
-    def note_taken(self, token_id: int) -> None:
-        """The matcher inside has been moved by a token that a row allowed."""
-        data = self._text_of(token_id)
-        self._places.append(self._places[-1].after(data) or self._repeating(data))
+    def note_taken(self, token_ids: Sequence[int]) -> None:
+        """The matcher inside has been moved by tokens that rows allowed."""
+        for data in map(self._text_of, token_ids):
+            self._places.append(self._places[-1].after(data) or self._repeating(data))
 
     def _repeating(self, data: bytes) -> Place:
         place = self._places[-1].after(data, may_repeat=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import xgrammar
 
 from structspec.constraint import Constraint
-from structspec.grammars.base import Bitmask, FillJob, Matcher, Packed, Report, check_refused
+from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, check_refused
 from structspec.grammars.drafts import clear_tail, fill_job, fill_stop_row, take_each
 from structspec.grammars.probe import probe
 from structspec.grammars.xgrammar_lowering import check_finite, lower, translate_error
@@ -74,7 +74,7 @@ class XGrammarBackend:
         done = {id(job) for job in alone}
         return [0 if id(job) in done else fill_job(job, bitmask) for job in jobs]
 
-    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+    def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move matchers one by one."""
         return take_each(moves)
 

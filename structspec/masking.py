@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from itertools import repeat
 
 import torch
 
@@ -36,9 +37,9 @@ class Masker:
         self._bitmask = allocate_bitmask(0, vocabulary.vocab_size)  # grows, is reused
         self._stop_row = allocate_bitmask(1, vocabulary.vocab_size)
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
-        # the batch last filled, and where each of its requests' rows begin in the buffer
+        # the batch last filled, and what was filled for each of its requests
         self._filled: Batch | None = None
-        self._first_rows: dict[int, int] = {}
+        self._jobs: dict[int, FillJob] = {}
 
     def fill(self, batch: Batch, draft: Draft) -> Mask:
         """Mask rows for every guess and bonus position; matchers move behind certain tokens only.
@@ -48,7 +49,7 @@ class Masker:
         """
         guesses = draft.guesses
         num_valid = [*map(len, guesses)]
-        self._filled, self._first_rows = batch, {}
+        self._filled, self._jobs = batch, {}
         requests = [scheduled.request for scheduled in batch.requests]
         if all(request.matcher is None for request in requests):
             return Mask(torch.from_numpy(self._bitmask[:0]), _NO_ROWS, num_valid)
@@ -71,7 +72,7 @@ class Masker:
             counts = self._fill_group(backend, group, bitmask)
             for index, count in zip(indices, counts, strict=True):
                 num_valid[index] = count
-        self._first_rows = {index: job.first_row for index, job in jobs.items()}
+        self._jobs = jobs
         # of the pinned memory itself: a copy from it need not be waited for
         return Mask(torch.from_numpy(bitmask), torch.tensor(rows, dtype=torch.int64), num_valid)
 
@@ -89,24 +90,25 @@ class Masker:
     def advance(self, batch: Batch, output: SamplerOutput) -> None:
         """Accept each constrained request's new tokens; a refusal is our fault and fails it."""
         requests = [scheduled.request for scheduled in batch.requests]
-        shown: dict[int, int] = {}
+        shown: list[int] = []
         for index, token_ids in enumerate(output.token_ids):
             if batch is self._filled and self._is_shown(requests[index], index, token_ids):
-                shown[index] = token_ids[0]
+                shown.append(index)
             else:
                 _accept(requests[index], token_ids)
         for backend, indices in _by_backend(requests, shown).items():
-            errors = backend.take_shown([(_matcher(requests[i]), shown[i]) for i in indices])
-            for index, error in zip(indices, errors, strict=True):
+            moves = [(_matcher(requests[i]), output.token_ids[i]) for i in indices]
+            for index, error in zip(indices, backend.take_shown(moves), strict=True):
                 if error is not None:
                     _fail(requests[index], error)
 
     def _is_shown(self, request: Request, index: int, token_ids: Sequence[int]) -> bool:
-        """Whether it is one token, and the row last filled says that the grammar takes it."""
-        row = self._first_rows.get(index)
-        if row is None or len(token_ids) != 1 or _has_ended(request):
+        """Whether its rows, as they were filled last, say that the grammar takes these tokens."""
+        job = self._jobs.get(index)
+        if job is None or len(token_ids) > 1 + len(job.draft_token_ids) or _has_ended(request):
             return False
-        return is_allowed(self._bitmask, row, token_ids[0])
+        rows = range(job.first_row, job.first_row + len(token_ids))
+        return all(map(is_allowed, repeat(self._bitmask), rows, token_ids))
 
     def _buffer(self, num_rows: int) -> Bitmask:
         """Rows with whatever was in them."""
@@ -150,11 +152,9 @@ def _has_ended(request: Request) -> bool:
 def _accept(request: Request, token_ids: Sequence[int]) -> None:
     if request.matcher is None or not token_ids or _has_ended(request):
         return
-    for token_id in token_ids:
-        (error,) = take_each([(request.matcher, token_id)])
-        if error is not None:
-            _fail(request, error)
-            return
+    (error,) = take_each([(request.matcher, token_ids)])
+    if error is not None:
+        _fail(request, error)
 
 
 def _by_backend(requests: Sequence[Request], indices: Iterable[int]) -> dict[Backend, list[int]]:

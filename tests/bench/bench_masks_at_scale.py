@@ -30,7 +30,6 @@ from structspec.engine.batch import Batch, SamplerOutput, ScheduledRequest, no_d
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.masking import Masker
 from structspec.request import Request, SamplingParams
-from structspec.vocabulary import Vocabulary
 from tests.bench.timing import print_table
 
 WORKLOAD = Path(__file__).parents[1] / "data" / "structured-workload.json"
@@ -58,11 +57,12 @@ def constraints_of(workload: Workload, test: str) -> list[Constraint | None]:
 class Stand:
     """Requests of one test, and a writer that prefers words."""
 
-    def __init__(self, vocabulary: Vocabulary, constraints: Sequence[Constraint | None]) -> None:
+    def __init__(
+        self, backend: LLGuidanceBackend, constraints: Sequence[Constraint | None]
+    ) -> None:
         self._random = random.Random(0)
-        self._vocabulary = vocabulary
-        self._masker = Masker(vocabulary)
-        backend = LLGuidanceBackend(vocabulary)
+        self._vocabulary = backend.vocabulary
+        self._masker = Masker(backend.vocabulary)
         compiled: dict[int, Future] = {}
         for constraint in constraints:
             if constraint is not None and id(constraint) not in compiled:
@@ -125,9 +125,9 @@ class Stand:
         return self._random.choice(words or tried)
 
 
-def measure(label: str, vocabulary: Vocabulary, workload: Workload, test: str) -> list[tuple]:
+def measure(label: str, backend: LLGuidanceBackend, workload: Workload, test: str) -> list[tuple]:
     """A row for each number of requests."""
-    stand = Stand(vocabulary, constraints_of(workload, test))
+    stand = Stand(backend, constraints_of(workload, test))
     start_us, rows = stand.start_us(), []
     stand.spread()
     for size in SIZES:
@@ -154,9 +154,10 @@ if __name__ == "__main__":
     table = []
     for name in (SMOLLM2, *options.tokenizers):
         vocabulary = load_vocabulary(name)
-        label = f"{vocabulary.vocab_size:,} tokens"
+        backend = LLGuidanceBackend(vocabulary)
+        label = f"{vocabulary.vocab_size:,}"
         for test in TESTS if options.only is None else [options.only]:
-            table += measure(label, vocabulary, workload, test)
+            table += measure(label, backend, workload, test)
     print(f"{os.cpu_count()} cores")
-    columns = ("", "test", "requests", "start", "fill", "advance", "alone", "alone / both")
+    columns = ("tokens", "test", "requests", "start", "fill", "advance", "alone", "alone / both")
     print_table(columns, table)

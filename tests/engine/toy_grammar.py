@@ -14,7 +14,7 @@ from typing import ClassVar
 from structspec.drafters.base import count_slots
 from structspec.drafters.forced import take_certain
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
-from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Report
+from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move, Report
 from structspec.grammars.drafts import fill_job, take_each
 from tests.drafters.toy import TextsMatcher
 from tests.engine.toy import VOCABULARY, hashed_logits
@@ -41,7 +41,7 @@ class ToyBackend:
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         return [fill_job(job, bitmask) for job in jobs]
 
-    def take_shown(self, moves: Sequence[tuple[Matcher, int]]) -> list[Exception | None]:
+    def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         return take_each(moves)
 
 
