@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from structspec.drafters.base import Drafter
@@ -15,6 +14,7 @@ from structspec.engine.batch import Batch, Draft, Mask, Sampled, SamplerOutput
 from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
 from structspec.errors import EngineError
+from structspec.models.out_of_memory import is_out_of_memory
 from structspec.request import Request
 
 logger = logging.getLogger("structspec")
@@ -127,11 +127,8 @@ class Engine:
             draft = self._drafter.propose(batch)
             self.scheduler.launched(batch, draft)
             return _Flight(batch, draft, self._runner.forward(batch, draft, last))
-        except torch.OutOfMemoryError as error:
-            self._shrink(batch, draft, error)
-            return None
         except Exception as error:
-            self._fail(batch, error)
+            self._shrink_or_fail(batch, draft, error)
             return None
 
     def _sample(self, flight: _Flight) -> None:
@@ -139,11 +136,10 @@ class Engine:
             mask = self._masker.fill(flight.batch, flight.draft)
             flight.sampled = self._sampler(flight.logits, flight.batch, flight.draft, mask)
             self.scheduler.had_room(flight.batch)
-        except torch.OutOfMemoryError as error:
-            self._masker.take_back(flight.batch, flight.draft)
-            self._shrink(flight.batch, flight.draft, error)
         except Exception as error:
-            self._fail(flight.batch, error)
+            if is_out_of_memory(error):
+                self._masker.take_back(flight.batch, flight.draft)
+            self._shrink_or_fail(flight.batch, flight.draft, error)
 
     def _land(self, flight: _Flight, ahead: _Flight | None = None) -> None:
         """Read a step, start the sampling of the one behind it, and take in its tokens."""
@@ -161,9 +157,9 @@ class Engine:
             self.scheduler.update(flight.batch, flight.draft, output)
             self._pace.landed(flight.batch, flight.draft, output)
 
-    def _shrink(self, batch: Batch, draft: Draft | None, error: torch.OutOfMemoryError) -> None:
-        """Have a step that did not fit computed in smaller ones, or fail what never will."""
-        if self.scheduler.take_back(batch, draft):
+    def _shrink_or_fail(self, batch: Batch, draft: Draft | None, error: Exception) -> None:
+        """Have a step that ran out of memory computed in smaller ones; other faults end it."""
+        if is_out_of_memory(error) and self.scheduler.take_back(batch, draft):
             logger.warning("memory ran out in a step of %d requests", len(batch.requests))
         else:
             self._fail(batch, error)

@@ -12,6 +12,17 @@ from structspec.errors import OutOfMemory
 T = TypeVar("T")
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the device's memory did not suffice, be it torch, the driver or cuBLAS that says so.
+
+    Either of these leaves the device in working order.
+    """
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "alloc_failed" in text)
+
+
 def within_memory(work: Callable[[], T], doing: str, advice: str) -> T:
     """What `work` returns; raises OutOfMemory where the device's memory does not suffice for it.
 
@@ -19,7 +30,9 @@ def within_memory(work: Callable[[], T], doing: str, advice: str) -> T:
     """
     try:
         return work()
-    except torch.OutOfMemoryError as error:
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
         # Such as: Tried to allocate 2.00 GiB. GPU 0 has a total capacity of … of which … is free.
         numbers, _, _ = str(error).partition(" Of the allocated memory")
     # Raised out here: as the context of this error, the other one would keep its frames.

@@ -23,16 +23,26 @@ from tests.engine.toy_grammar import CertainMatcher, ToyGrammar, ready
 from tests.engine.watched import LONG, NEVER_WAITS, Ask, Watched, make_config
 
 STAGES = ["forward", "sample"]
+ERRORS = [
+    torch.OutOfMemoryError("Tried to allocate 9 GiB."),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("Triton Error [CUDA]: out of memory"),
+]
 
 
-def run_out(watched: Watched, stage: str, is_too_much: Callable[[Batch], bool]) -> None:
+def run_out(
+    watched: Watched,
+    stage: str,
+    is_too_much: Callable[[Batch], bool],
+    error: Exception = ERRORS[0],
+) -> None:
     """Have a stage of the steps fail whose batch `is_too_much`."""
     runner, engine = watched.toy.runner, watched.toy.engine
     forward, sampler = runner.forward, engine._sampler
 
     def check(now: str, batch: Batch) -> None:
         if now == stage and is_too_much(batch):
-            raise torch.OutOfMemoryError("Tried to allocate 9 GiB.")
+            raise error
 
     def tight_forward(batch: Batch, *rest: object) -> torch.Tensor:
         check("forward", batch)
@@ -122,11 +132,12 @@ def test_a_request_that_never_fits_fails_alone(prompt_length, stage, runs_ahead,
         ask.check(request)
 
 
-def test_a_step_that_runs_out_behind_one_that_runs_leaves_that_one_alone():
+@pytest.mark.parametrize("error", ERRORS, ids=["torch", "cublas", "driver"])
+def test_a_step_that_runs_out_behind_one_that_runs_leaves_that_one_alone(error):
     for stage in STAGES:
         watched = Watched(drafter=ForcedDrafter(VOCABULARY), pace=NEVER_WAITS)
         steps = iter(range(1000))
-        run_out(watched, stage, lambda batch: next(steps) == 1)  # noqa: B023 - called in this loop
+        run_out(watched, stage, lambda batch: next(steps) == 1, error)  # noqa: B023 - called here
         asks = [LONG, Ask(texts=("cb" * 20,), max_tokens=20)]
         requests = [watched.start(ask) for ask in asks]
         watched.step()
