@@ -20,7 +20,7 @@ from structspec.bench.engine_runs import Figure, Patience
 from structspec.bench.engine_steps import run_steps
 from structspec.bench.engine_workload import TESTS, Workload
 from structspec.config import EngineConfig
-from structspec.errors import InvalidRequest
+from structspec.errors import InvalidRequest, StructspecError
 from structspec.service import Service
 
 DRAFT_TESTS = ("plain", "same", "copy")
@@ -152,13 +152,19 @@ def run_parts(
     parts: Sequence[str],
     settings: Settings,
 ) -> Iterator[Figure]:
-    """Load the model and measure the parts in this order; each figure comes once it is known."""
+    """Load the model and measure the parts in this order; each figure comes once it is known.
+
+    A part that fails says so in a figure, and the others are still measured.
+    """
     start = time.perf_counter()
     service = Service(model, dtype=dtype, device=device, config=config)
     try:
         yield _describe(service, model, config) | {"start_up_s": time.perf_counter() - start}
         for part in parts:
-            yield from PARTS[part](service, workload, settings, Patience(settings.part_seconds))
+            try:
+                yield from PARTS[part](service, workload, settings, Patience(settings.part_seconds))
+            except StructspecError as error:
+                yield {"part": "failed", "name": part, "error": str(error)}
         yield {"part": "memory", **_memory(network_of(service).device)}
     finally:
         service.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 
 def run_bench_engine(options: argparse.Namespace) -> int:
-    """Generate, time and print; errors are raised."""
+    """Generate, time and print; 1 if a part failed. Other errors are raised."""
     import torch
 
     from structspec.bench.engine_parts import run_parts
@@ -139,7 +140,10 @@ def run_bench_engine(options: argparse.Namespace) -> int:
         title = f"{options.model}, {options.dtype}, {options.device}, {options.max_tokens} tokens"
         for table in engine_tables(figures, title):
             wide_console().print(table)
-    return 0
+    failed = [figure for figure in figures if figure["part"] == "failed"]
+    for figure in failed:
+        print(f"structspec: {figure['name']} failed: {figure['error']}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def _choose_parts(names: list[str] | None) -> list[str]:

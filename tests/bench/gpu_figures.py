@@ -23,6 +23,7 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 _SIZES = ("1", "128", "32", "8", "256")  # what is named in goals comes first
 _PLAIN_SIZES = ("1", "32", "128")
+_PREFILL_CONTEXT = 4608  # takes prompts of 4,096 tokens
 _STRUCTURED = ("plain", "same", "regex", "pool", "fresh")
 
 
@@ -36,6 +37,7 @@ class Stage:
 
     name: str
     options: tuple[str, ...]
+    max_model_len: int  # where the model takes so much
     small_s: float
     large_s: float
 
@@ -45,14 +47,16 @@ STAGES = (
         "main",
         (
             *_words("--part", "first-token", "prefill", "neighbours", "speed"),
-            *("--requests", *_SIZES, "--max-model-len", "4608"),
+            *("--requests", *_SIZES),
         ),
+        max_model_len=_PREFILL_CONTEXT,
         small_s=210,
         large_s=360,
     ),
     Stage(
         "drafts",
-        ("--part", "drafts", "--requests", "1", "8", "32", "128", "--max-model-len", "2048"),
+        ("--part", "drafts", "--requests", "1", "8", "32", "128"),
+        max_model_len=2048,
         small_s=80,
         large_s=0,  # random weights have no text to guess
     ),
@@ -60,8 +64,9 @@ STAGES = (
         "invariant",
         (
             *("--part", "speed", "--test", "plain", "--batch-invariant"),
-            *("--requests", *_PLAIN_SIZES, "--max-model-len", "4608"),
+            *("--requests", *_PLAIN_SIZES),
         ),
+        max_model_len=_PREFILL_CONTEXT,
         small_s=60,
         large_s=80,
     ),
@@ -71,11 +76,11 @@ STAGES = (
             *("--part", "steps", "--requests", "1", "8", "32", "128", "256", "--max-tokens", "96"),
             *("--max-num-draft-tokens", "640"),
         ),
+        max_model_len=33_024,  # the longest context, and what is written behind it
         small_s=120,
         large_s=200,
     ),
 )
-_LONG_CONTEXT = 33_024  # of the stage that measures how steps grow
 _SMALL_CONTEXT = 8192  # SmolLM2's
 _PART_SHARE = 0.5  # of its process's time
 
@@ -92,8 +97,7 @@ class Model:
         options = ["--model", self.name, *stage.options]
         if self.is_dummy:
             options += ["--load-format", "dummy"]
-        if stage.name == "steps":
-            options += ["--max-model-len", str(min(_LONG_CONTEXT, self.context()))]
+        options += ["--max-model-len", str(min(stage.max_model_len, self.context()))]
         if stage.name == "main":
             tests = _STRUCTURED if self.is_dummy else (*_STRUCTURED, "copy")
             options += _words("--test", *tests)

@@ -19,6 +19,25 @@ BEGIN, END = "<!-- the GPU engine: begin -->", "<!-- the GPU engine: end -->"
 _NAMES = {True: "8B shape, random weights", False: "SmolLM2-135M"}
 _SIZES = (1, 8, 32, 128, 256)
 
+_TURNS = (
+    "Tokens per second of the 127. Alone, beside one more plain request (what any costs), one held"
+    " by a schema, one held by a long regex: the four take turns, and a ratio is taken within a"
+    " round. Intervals are order statistics."
+)
+_WAITS = (
+    "One request at a time, from the call, before its schema is read, to the one token it asks for;"
+    " the prompt was computed before."
+)
+_OPERATIONS = (
+    "Operations are those that are needed: products of the layers, logits of each prompt's last"
+    " token alone, attention over the keys that each token sees."
+)
+_STEPS = (
+    "Means over the steps in which all requests write; 96 tokens a request. Without guesses a step"
+    " is launched before the one before it is read, so that the host's parts hide behind the device"
+    " until they take longer."
+)
+
 
 def render(runs: Sequence[EngineRun]) -> str:
     """The whole section, marks included."""
@@ -27,11 +46,11 @@ def render(runs: Sequence[EngineRun]) -> str:
         *_section("What it was to show", _goal_table(runs)),
         *_section("Tokens per second", _speed(runs)),
         *_section("Drafts", _drafts(runs)),
-        *_section("One structured request beside 127 plain ones", _neighbours(runs)),
-        *_section("Time to the first token", _first_token(runs)),
-        *_section("Reading prompts", _prefill(runs)),
+        *_section("One structured request beside 127 plain ones", _neighbours(runs), _TURNS),
+        *_section("Time to the first token", _first_token(runs), _WAITS),
+        *_section("Reading prompts", _prefill(runs), _OPERATIONS),
         *_section("What batch_invariant costs", _invariant(runs)),
-        *_section("Where a step's time goes", _steps(runs)),
+        *_section("Where a step's time goes", _steps(runs), _STEPS),
         *_section("Start-up and memory", _memory(runs)),
     ]
     return "\n\n".join([BEGIN, *parts, END]) + "\n"
@@ -59,10 +78,11 @@ def _head(runs: Sequence[EngineRun]) -> str:
     )
 
 
-def _section(title: str, lines: Iterator[str]) -> Iterator[str]:
-    text = "\n".join(lines)
+def _section(title: str, lines: Iterator[str], words: str = "") -> Iterator[str]:
+    """With words on what was measured before the table; nothing where nothing was."""
+    text = "\n".join(lines).rstrip()
     if text:
-        yield f"### {title}\n\n{text}"
+        yield "\n\n".join(filter(None, (f"### {title}", words, text)))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -167,6 +167,18 @@ def test_a_part_whose_time_is_over_begins_nothing_new(
     assert not [one for one in json.loads(capsys.readouterr().out) if one["part"] == "speed"]
 
 
+def test_a_part_that_fails_costs_no_other_one(
+    model: Path, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(json.dumps({**DATA, "copy_tasks": []}))
+    parts = ["--part", "speed", "--part", "prefill", "--prompts", "1", "20", "--test", "copy"]
+    assert main([*command(path, model), *parts, "--json"]) == 1
+    captured = capsys.readouterr()
+    found = [figure["part"] for figure in json.loads(captured.out)]
+    assert found == ["engine", "failed", "prefill", "memory"]
+    assert "speed failed: the workload has no documents to copy" in captured.err
+
+
 @pytest.mark.parametrize(
     "option",
     [
