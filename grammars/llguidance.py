@@ -37,6 +37,8 @@ LIMITS = LLParserLimits(
     step_lexer_fuel=5_000_000,
     verbose_errors=False,
 )
+_TIMED_EVERY = 16  # steps that are filled in parallel, between two looks at what a row takes
+_MANY_THREADS = 4  # fewer are not worth waking for moves, which take 5 us each
 _PLAIN, _GUARDED = b"0", b"1"  # what packed grammars start with
 
 
@@ -60,7 +62,8 @@ class LLGuidanceBackend:
         self._executor = LLExecutor(num_threads=self.num_threads)
         self.builders = ThreadPoolExecutor(self.num_threads, "structspec-originals")
         self._parallel_above_s = parallel_above_s
-        self._seconds_per_row = 0.0  # a running mean over recent steps
+        self._seconds_per_row = 0.0  # of rows filled one by one: a running mean
+        self._num_parallel = 0
         stops = vocabulary.stop_token_ids  # they end the text and stand in none
         self._writable_tokens = {
             n: i for n, i in vocabulary.special_tokens.items() if i not in stops
@@ -114,19 +117,27 @@ class LLGuidanceBackend:
         A row costs from 2 us to 0.5 ms, waking threads some 100 us; both ways give equal rows.
         """
         num_rows = sum(1 + len(job.draft_token_ids) for job in jobs)
-        is_long = num_rows * self._seconds_per_row >= self._parallel_above_s
+        if len(jobs) < 2 or num_rows * self._seconds_per_row < self._parallel_above_s:
+            return self._fill_timed(jobs, bitmask)
+        self._num_parallel += 1
+        if (
+            self._num_parallel % _TIMED_EVERY == 0
+        ):  # filled again below, which costs next to nothing
+            self._fill_timed([jobs[self._num_parallel // _TIMED_EVERY % len(jobs)]], bitmask)
+        return fill_many(self._executor, jobs, bitmask)
+
+    def _fill_timed(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
+        """Fill rows one by one and note what a row takes: no other thread can make that longer."""
+        num_rows = sum(1 + len(job.draft_token_ids) for job in jobs)
         start = time.perf_counter()
-        if is_long and len(jobs) > 1:
-            counts = fill_many(self._executor, jobs, bitmask)
-        else:
-            counts = [fill_one(self._executor, job, bitmask) for job in jobs]
+        counts = [fill_one(self._executor, job, bitmask) for job in jobs]
         seconds = (time.perf_counter() - start) / max(1, num_rows)
         self._seconds_per_row += (seconds - self._seconds_per_row) / 8
         return counts
 
     def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move matchers by tokens of their rows: without looking for these once more."""
-        return take_many(self._executor, moves)
+        return take_many(self._executor if self.num_threads >= _MANY_THREADS else None, moves)
 
 
 class LLGuidanceGrammar:

@@ -17,7 +17,7 @@ from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.grammars.unique_keys import GuardedMatcher
 
-_MANY = 16  # to move fewer matchers by a token takes less than to wake threads
+_MANY = 32  # to move fewer matchers by a token takes less than to wake threads
 
 
 def inner_of(matcher: Matcher) -> LLGuidanceMatcher:
@@ -71,8 +71,11 @@ def fill_one(executor: LLExecutor, job: FillJob, bitmask: Bitmask) -> int:
     return fill_many(executor, [job], bitmask)[0] if job.draft_token_ids else fill_job(job, bitmask)
 
 
-def take_many(executor: LLExecutor, moves: Sequence[Move]) -> list[Exception | None]:
-    """Move matchers by tokens that their rows allow: the first of all in parallel, and so on."""
+def take_many(executor: LLExecutor | None, moves: Sequence[Move]) -> list[Exception | None]:
+    """Move matchers by tokens that their rows allow: the first of all together, and so on.
+
+    Where there is an executor, in parallel.
+    """
     order = [(inner_of(move[0]), index) for index, move in enumerate(moves)]
     order.sort(key=lambda pair: pair[0].original.number)
     for position in range(max((len(token_ids) for _, token_ids in moves), default=0)):
@@ -81,7 +84,7 @@ def take_many(executor: LLExecutor, moves: Sequence[Move]) -> list[Exception | N
             for matcher, index in order
             if position < len(moves[index][1]) and not matcher.ends_with(moves[index][1][position])
         ]
-        if len(steps) >= _MANY:
+        if executor is not None and len(steps) >= _MANY:
             consume_token_par(executor, steps)
             continue
         for library, token_id in steps:

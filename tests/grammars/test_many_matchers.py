@@ -115,7 +115,7 @@ def first_after(row: np.ndarray, vocabulary: Vocabulary, number: int) -> int:
     return int(allowed[number % len(allowed)])
 
 
-@pytest.mark.parametrize("num_matchers", [3, 40])  # one after the other, and in parallel
+@pytest.mark.parametrize("num_matchers", [3, 40])  # one after the other; in parallel
 @pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
 def test_tokens_that_rows_show_move_many_matchers_as_accept_does(library, num_matchers):
     vocabulary = VOCABULARIES["pieces"]()
