@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from structspec.engine.engine import Engine
 from structspec.errors import Cancelled, EngineError, StructspecError
+from structspec.models.out_of_memory import release_memory
 from structspec.request import Request
 
 logger = logging.getLogger("structspec")
@@ -32,7 +33,8 @@ Listener = Callable[[News], None]
 class EngineLoop:
     """Steps an engine while there is work and sleeps while there is none; all methods thread-safe.
 
-    A listener is called on the engine's thread and must return at once. Closing cancels what runs.
+    A listener is called on the engine's thread and must return at once. Closing cancels what runs,
+    and gives back a GPU's memory.
     The engine is built on its thread too: each thread that computes with torch gets OpenMP threads
     of its own, and once there are more of them than cores they sleep between a step's hundreds of
     parallel loops instead of spinning, which made a step on two cores a quarter slower.
@@ -45,12 +47,12 @@ class EngineLoop:
         self._listeners: dict[int, Listener] = {}
         self._is_closed = False
         self._last_error: StructspecError = Cancelled("the engine is closed")
-        built: Future[Engine] = Future()
+        built: Future[None] = Future()
         self._thread = threading.Thread(
             target=self._run, args=(build, built), name="structspec-engine", daemon=True
         )
         self._thread.start()
-        self._engine = built.result()
+        built.result()
 
     def submit(self, request: Request, listener: Listener) -> None:
         """Start a request; `listener` gets its news, the last of it with `finished` set."""
@@ -104,13 +106,13 @@ class EngineLoop:
         with self._wake:
             self._wake.notify()
 
-    def _run(self, build: Callable[[], Engine], built: Future[Engine]) -> None:
+    def _run(self, build: Callable[[], Engine], built: Future[None]) -> None:
         try:
             self._engine = build()
         except BaseException as error:  # it is the constructor's caller who has to see it
             built.set_exception(error)
             return
-        built.set_result(self._engine)
+        built.set_result(None)
         del build, built  # while this thread runs it must keep nothing else alive
         last_error: StructspecError = Cancelled("the engine was closed")
         try:
@@ -130,6 +132,8 @@ class EngineLoop:
         self._take_inbox()
         for request in self._engine.scheduler.fail_all(last_error):
             self._tell(request)
+        del self._engine
+        release_memory()
 
     def _take_inbox(self) -> None:
         while self._inbox:

@@ -39,7 +39,7 @@ from structspec.models.rope import rope_table
 if TYPE_CHECKING:  # the cache is sized from a LlamaConfig: importing it here would be a circle
     from structspec.engine.kv_cache import KVCache
 
-FEW_ROWS = 32  # a step of at most so many runs as fused kernels
+FEW_ROWS = 1  # a step of at most so many runs as fused kernels
 FEW_ROWS_IF_SMALL = 32  # where a layer's weights are small: launches then take more than reading
 _SMALL_LAYER = 16 * 2**20  # numbers in its weights
 _INVARIANT_SPLITS = 4  # of every context: few for prompts, which write each, many for one request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -37,3 +38,10 @@ def within_memory(work: Callable[[], T], doing: str, advice: str) -> T:
         numbers, _, _ = str(error).partition(" Of the allocated memory")
     # Raised out here: as the context of this error, the other one would keep its frames.
     raise OutOfMemory(f"the device's memory ran out while {doing} ({numbers}): {advice}")
+
+
+def release_memory() -> None:
+    """Give a GPU's memory that nothing uses any more back to the driver; elsewhere does nothing."""
+    if torch.cuda.is_initialized():
+        gc.collect()  # engines and graphs are in circles
+        torch.cuda.empty_cache()

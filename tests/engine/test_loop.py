@@ -1,6 +1,8 @@
 """The engine's thread: whoever waits for it hears from it, whatever happens to it."""
 
+import gc
 import queue
+import weakref
 
 import pytest
 
@@ -82,3 +84,14 @@ def test_what_goes_wrong_while_the_engine_is_built_is_raised_to_who_asked_for_it
 
     with pytest.raises(FileNotFoundError, match="weights"):
         EngineLoop(build)
+
+
+def test_a_closed_loop_keeps_no_engine_alive():
+    config = EngineConfig(block_size=2, num_blocks=40)
+    engines = [ToyEngine(config, RandomDrafter(0)).engine]
+    alive = weakref.ref(engines[0])
+    loop = EngineLoop(engines.pop)
+    loop.submit(request_for([0, 1]), lambda news: None)
+    loop.close()
+    gc.collect()
+    assert alive() is None
