@@ -1,16 +1,18 @@
-"""One token per row of logits, masked and drawn in one pass: argmax, or Gumbel-max where T > 0.
+"""One token per row of logits, masked and drawn: argmax, or Gumbel-max where T > 0.
 
     for each row:
         x = logits, -inf where the row's bitmask has a 0, at stop tokens if they are banned,
             and in place of nan
         token = argmax x                        if T == 0
-                argmax x / T + gumbel(seed, draw)      else: a draw from softmax(x / T)
+                argmax x / T + gumbel(seed, draw)      else: a draw from softmax(x / T),
+                    over what min_p, top-k and top-p keep (sample_rows_filters.py)
 
 Of equal maxima the first counts; where all is forbidden that is token 0. (Gumbel 1954; Maddison,
 Tarlow and Minka, A* sampling, 2014.) The noise is that of philox.py: a row's token hangs on its
-logits, mask, temperature, seed and draw alone, not on its place among other rows.
+logits, mask, temperature, filters, seed and draw alone, not on its place among other rows.
 
 A first kernel finds the maximum of each part of the vocabulary, a second the best of the parts.
+Filtered rows go on in sample_rows_limits.py and sample_rows_filtered.py.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from structspec.kernels.philox import gumbel, gumbel_reference
-
-_PART_SIZE = 2048  # tokens: 63 programs for a row of 128,256; results do not depend on it
+from structspec.kernels.philox import gumbel_reference
+from structspec.kernels.sample_rows_filtered import GROUPS_PER_PART, PART_SIZE, draw_filtered
+from structspec.kernels.sample_rows_filters import Filters, is_filtered, keep_reference
+from structspec.kernels.sample_rows_scores import allowed_scores, with_noise
 
 
 def sample_rows_reference(
@@ -34,6 +37,7 @@ def sample_rows_reference(
     temperature: Tensor,
     seeds: Tensor,
     draws: Tensor,
+    filters: Filters | None = None,
 ) -> Tensor:
     """The specification: the formulas of the module docstring, in float32."""
     scores = logits.float()
@@ -42,60 +46,59 @@ def sample_rows_reference(
     masked = (mask_rows >= 0).nonzero()[:, 0]
     is_allowed[masked] = (bitmask[mask_rows[masked]][:, v // 32] >> (v % 32)) & 1 == 1
     is_allowed &= ~(bans_stops.bool()[:, None] & torch.isin(v, stop_token_ids))
+    is_allowed &= ~scores.isnan()
+    if filters is not None:
+        allowed = scores.masked_fill(~is_allowed, float("-inf"))
+        is_allowed &= keep_reference(allowed, temperature, filters)
     drawn = (temperature > 0).nonzero()[:, 0]
     noise = gumbel_reference(seeds[drawn], draws[drawn], scores.shape[1])
     scores = scores.index_copy(0, drawn, scores[drawn] / temperature[drawn, None] + noise)
-    is_allowed &= ~scores.isnan()
     return scores.masked_fill(~is_allowed, float("-inf")).argmax(-1)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _best_of_parts_kernel(
     logits_ptr: tl.tensor,
+    logits_stride: tl.tensor,
     bitmask_ptr: tl.tensor,
+    bitmask_stride: tl.tensor,
     mask_rows_ptr: tl.tensor,
     stop_token_ids_ptr: tl.tensor,
+    num_stops: tl.tensor,
     bans_stops_ptr: tl.tensor,
+    vocab_size: tl.tensor,
     temperature_ptr: tl.tensor,
     seeds_ptr: tl.tensor,
     draws_ptr: tl.tensor,
+    top_k_ptr: tl.tensor,
+    top_p_ptr: tl.tensor,
+    min_p_ptr: tl.tensor,
+    group_maxima_ptr: tl.tensor,
     best_scores_ptr: tl.tensor,
     best_ids_ptr: tl.tensor,
-    logits_stride: tl.tensor,
-    bitmask_stride: tl.tensor,
-    vocab_size: tl.tensor,
-    num_stops: tl.tensor,
+    HAS_FILTERS: tl.constexpr,
+    NUM_GROUPS: tl.constexpr,
     PART_SIZE: tl.constexpr,
 ) -> None:
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     word_ids = part * (PART_SIZE // 32) + tl.arange(0, PART_SIZE // 32)
-    bits = tl.arange(0, 32)
-    token_ids = word_ids[:, None] * 32 + bits[None, :]
-    is_token = token_ids < vocab_size
-    mask_row = tl.load(mask_rows_ptr + row)
-    num_words = tl.where(mask_row >= 0, tl.cdiv(vocab_size, 32), 0)
-    words = tl.load(
-        bitmask_ptr + mask_row * bitmask_stride + word_ids, mask=word_ids < num_words, other=-1
-    )
-    scores = tl.load(  # a mask per word, not per token, leaves the loads wide
-        logits_ptr + row * logits_stride + token_ids,
-        mask=is_token & (words != 0)[:, None],
-        other=float("-inf"),
-    ).to(tl.float32)
-    temperature = tl.load(temperature_ptr + row)
-    if temperature > 0:
-        quads = word_ids[:, None] * 8 + tl.arange(0, 8)[None, :]
-        noise = gumbel(tl.load(seeds_ptr + row), tl.load(draws_ptr + row), quads)
-        scores = tl.div_rn(scores, temperature) + noise
-    is_allowed = (((words[:, None] >> bits[None, :]) & 1) != 0) & (scores == scores)  # not nan
-    scores = tl.where(is_allowed, scores, float("-inf"))
-    if tl.load(bans_stops_ptr + row) != 0:
-        for i in range(num_stops):
-            is_stop = token_ids == tl.load(stop_token_ids_ptr + i)
-            scores = tl.where(is_stop, float("-inf"), scores)
-    best = tl.max(scores)
-    best_id = tl.min(tl.where((scores == best) & is_token, token_ids, vocab_size))
+    token_ids = word_ids[:, None] * 32 + tl.arange(0, 32)[None, :]
+    scores = allowed_scores(
+        row, word_ids, logits_ptr, logits_stride, bitmask_ptr, bitmask_stride, mask_rows_ptr,
+        stop_token_ids_ptr, num_stops, bans_stops_ptr, vocab_size,
+    )  # fmt: skip
     place = row * tl.num_programs(1) + part
+    is_drawn = tl.load(temperature_ptr + row) > 0
+    if HAS_FILTERS and is_filtered(row, temperature_ptr, top_k_ptr, top_p_ptr, min_p_ptr):
+        is_drawn = False  # later
+        words = tl.reshape(tl.max(scores, 1), [NUM_GROUPS, PART_SIZE // 32 // NUM_GROUPS])
+        groups = place * NUM_GROUPS + tl.arange(0, NUM_GROUPS)
+        tl.store(group_maxima_ptr + groups, tl.max(words, 1))
+    if is_drawn:
+        temperature = tl.load(temperature_ptr + row)
+        scores = with_noise(scores, row, word_ids, temperature, seeds_ptr, draws_ptr)
+    best = tl.max(scores)
+    best_id = tl.min(tl.where((scores == best) & (token_ids < vocab_size), token_ids, vocab_size))
     tl.store(best_scores_ptr + place, best)
     tl.store(best_ids_ptr + place, best_id)
 
@@ -127,6 +130,7 @@ def sample_rows_triton(
     temperature: Tensor,
     seeds: Tensor,
     draws: Tensor,
+    filters: Filters | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """The kernels; on a CPU they need Triton's interpreter."""
@@ -134,30 +138,40 @@ def sample_rows_triton(
     token_ids = torch.empty_like(seeds) if out is None else out
     if num_rows == 0:
         return token_ids
-    num_parts = triton.cdiv(vocab_size, _PART_SIZE)
+    num_parts = triton.cdiv(vocab_size, PART_SIZE)
     best_scores = temperature.new_empty(num_rows, num_parts)
     best_ids = torch.empty_like(best_scores, dtype=torch.int32)
-    _best_of_parts_kernel[(num_rows, num_parts)](
+    rows = (
         logits,
+        logits.stride(0),
         bitmask,
+        bitmask.stride(0),
         mask_rows,
         stop_token_ids,
+        len(stop_token_ids),
         bans_stops.view(torch.int8),
-        temperature,
-        seeds,
-        draws,
+        vocab_size,
+    )
+    randomness = (temperature, seeds, draws)
+    groups_shape = (num_rows, num_parts * GROUPS_PER_PART)
+    group_maxima = None if filters is None else temperature.new_empty(groups_shape)
+    _best_of_parts_kernel[(num_rows, num_parts)](
+        *rows,
+        *randomness,
+        *((None, None, None) if filters is None else filters.columns),
+        group_maxima,
         best_scores,
         best_ids,
-        logits.stride(0),
-        bitmask.stride(0),
-        vocab_size,
-        len(stop_token_ids),
-        PART_SIZE=_PART_SIZE,
+        HAS_FILTERS=filters is not None,
+        NUM_GROUPS=GROUPS_PER_PART,
+        PART_SIZE=PART_SIZE,
     )
     block_size = triton.next_power_of_2(num_parts)
     _best_part_kernel[(num_rows,)](
         best_scores, best_ids, token_ids, num_parts, BLOCK_SIZE=block_size, num_warps=1
     )
+    if filters is not None and group_maxima is not None:
+        draw_filtered(rows, randomness, filters, group_maxima, token_ids)
     return token_ids
 
 
@@ -170,11 +184,13 @@ def sample_rows(
     temperature: Tensor,  # [num_rows] float32, 0: greedy
     seeds: Tensor,  # [num_rows] int64
     draws: Tensor,  # [num_rows] int64: the token's position in its request's output
+    filters: Filters | None = None,  # None: all off, which saves their launches
     out: Tensor | None = None,  # [num_rows] int64
 ) -> Tensor:
     """Token ids [num_rows] int64, always within the vocabulary; in `out` if it is given.
 
-    Logits are read once, and not where all 32 tokens of a word are forbidden. A CUDA graph may
+    Logits are read once, and not where all 32 tokens of a word are forbidden; rows with min_p are
+    read twice, with top-k or top-p three times (but see sample_rows_filtered.py). A CUDA graph may
     capture it.
     """
     num_rows, vocab_size = logits.shape
@@ -183,9 +199,17 @@ def sample_rows(
     assert bitmask.shape[1] == (vocab_size + 31) // 32
     assert temperature.dtype == torch.float32 and stop_token_ids.dtype == torch.int64
     assert mask_rows.dtype == seeds.dtype == draws.dtype == torch.int64
-    per_row = (mask_rows, bans_stops, temperature, seeds, draws, *([] if out is None else [out]))
+    per_row = [mask_rows, bans_stops, temperature, seeds, draws]
+    if filters is not None:
+        assert filters.top_k.dtype == torch.int32
+        assert filters.top_p.dtype == filters.min_p.dtype == torch.float32
+        per_row += filters.columns
+    if out is not None:
+        per_row.append(out)
     assert all(each.shape == (num_rows,) and each.is_contiguous() for each in per_row)
-    args = (logits, bitmask, mask_rows, stop_token_ids, bans_stops, temperature, seeds, draws)
+    args = (
+        logits, bitmask, mask_rows, stop_token_ids, bans_stops, temperature, seeds, draws, filters
+    )  # fmt: skip
     if logits.is_cuda:
         return sample_rows_triton(*args, out)
     token_ids = sample_rows_reference(*args)

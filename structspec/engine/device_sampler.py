@@ -1,9 +1,9 @@
 """Mask, draw and verify on a GPU, captured as CUDA graphs by the number of logits rows.
 
 Mask rows come on a copy stream while the forward pass still runs, and only if there are any; new
-tokens go back by themselves, and the host reads them when it needs them. Parameters that need a
-row's sorted probabilities (top_k, top_p, min_p) and drafts with probabilities of their own go
-through RejectionSampler, which waits for the device.
+tokens go back by themselves, and the host reads them when it needs them. Every size has two graphs:
+one for steps in which top_k, top_p or min_p limit a row, one without their kernels. Drafts with
+probabilities of their own go through RejectionSampler, which waits for the device.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain, compress, product
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,12 @@ from structspec.engine.lanes import Lanes
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.staging import Field, Layout, Staging, make_layout
 from structspec.kernels.sample_rows import sample_rows
+from structspec.kernels.sample_rows_filters import Filters
 from structspec.kernels.verify_greedy import verify_greedy
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
+
+_LARGEST_TOP_K = np.iinfo(np.int32).max  # far beyond any vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class DeviceSampler:
             (max_num_rows, vocabulary.num_words), dtype=torch.int32, device=device
         )
         self._sizes = sizes
-        self._graphs: Graphs[int] | None = None
+        self._graphs: Graphs[tuple[int, bool]] | None = None
         self._layout = functools.lru_cache(maxsize=256)(_layout)
         self._staging = Staging(_layout(max_num_rows).num_bytes, device)
         self._constants = _Constants()
@@ -105,14 +108,15 @@ class DeviceSampler:
 
     def capture(self, pool: Any, hidden: Callable[[int], Tensor]) -> None:
         """Record the graphs; `hidden` says where the runner leaves so many rows."""
-        self._graphs = Graphs(lambda num_rows: self._draw(hidden(num_rows)), self._sizes)
+        sizes = list(product(self._sizes, (False, True)))
+        self._graphs = Graphs(lambda size: self._draw(hidden(size[0]), has_filters=size[1]), sizes)
         self._graphs.capture(pool)
 
     def __call__(self, hidden: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
         """Launch the sampling of a step from what the runner gave."""
         is_sampled = [scheduled.is_sampled for scheduled in batch.requests]
         rows = _Rows.of(batch, draft, mask, is_sampled)
-        if any(map(_needs_sorting, rows.scheduled)) or any(q is not None for q in draft.probs):
+        if any(q is not None for q in draft.probs):
             return self._sample_generally(hidden, batch, draft, mask)
         num_masked = len(mask.rows)
         if num_masked:
@@ -124,14 +128,15 @@ class DeviceSampler:
         if num_masked:
             self._lanes.compute_waits()
         if self._graphs is None:
-            self._draw(hidden)
+            self._draw(hidden, has_filters=self._constants.has_filters)
         else:
-            self._graphs(len(hidden))
+            self._graphs((len(hidden), self._constants.has_filters))
         return self._fetch(len(rows.scheduled), is_sampled, has_guesses=rows.guesses is not None)
 
-    def _draw(self, hidden: Tensor) -> None:
+    def _draw(self, hidden: Tensor, *, has_filters: bool) -> None:
         num_rows = len(hidden)
         arrays = self._staging.on_device(self._layout(num_rows))
+        filters = Filters(arrays["top_k"], arrays["top_p"], arrays["min_p"])
         targets = sample_rows(
             self._head(hidden),
             self._bitmask,
@@ -141,6 +146,7 @@ class DeviceSampler:
             arrays["temperature"],
             arrays["seeds"],
             arrays["draws"],
+            filters if has_filters else None,
         )
         token_ids, num_accepted = verify_greedy(
             targets,
@@ -187,13 +193,6 @@ class _GeneralSampled:
         return self.ready.read()
 
 
-def _needs_sorting(scheduled: ScheduledRequest) -> bool:
-    params = scheduled.request.params
-    if params.temperature == 0:
-        return False
-    return params.top_k > 0 or params.top_p < 1 or params.min_p > 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """The sampled requests of a step and what they verify; None: nothing, so one row each."""
@@ -221,6 +220,7 @@ class _Constants:
     """What the arrays say of the requests themselves, kept while these stay the same."""
 
     def __init__(self) -> None:
+        self.has_filters = False  # whether top_k, top_p or min_p limit a row
         self._requests: list[Request] = []
         self._columns: dict[str, NDArray[Any]] = {}
         self._prompts = np.zeros(0, np.int64)  # their lengths
@@ -260,9 +260,15 @@ class _Constants:
         self._requests = requests
         self._prompts = np.array([request.num_prompt_tokens for request in requests], np.int64)
         params = [request.params for request in requests]
+        self.has_filters = any(
+            p.temperature > 0 and (p.top_k > 0 or p.top_p < 1 or p.min_p > 0) for p in params
+        )
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
             "temperature": np.array([p.temperature for p in params], np.float32),
+            "top_k": np.array([min(p.top_k, _LARGEST_TOP_K) for p in params], np.int32),
+            "top_p": np.array([p.top_p for p in params], np.float32),
+            "min_p": np.array([p.min_p for p in params], np.float32),
             "bans_stops": np.array(
                 [
                     p.ignore_eos and request.compiled is None
@@ -286,6 +292,9 @@ def _layout(num_rows: int) -> Layout:
             Field("seeds", np.int64, num_rows),
             Field("draws", np.int64, num_rows),
             Field("temperature", np.float32, num_rows),
+            Field("top_k", np.int32, num_rows),
+            Field("top_p", np.float32, num_rows),
+            Field("min_p", np.float32, num_rows),
             Field("bans_stops", np.int8, num_rows),
             Field("guesses", np.int64, num_rows),
             Field("cu_num_guesses", np.int32, num_rows + 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,11 @@ from structspec.constraint import Regex
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, guessed
 from structspec.engine.block_tables import MAX_UPDATES, BlockTables
 from structspec.engine.device_runner import DeviceRunner, max_num_logits_rows
-from structspec.engine.device_sampler import DeviceSampler
+from structspec.engine.device_sampler import DeviceSampled, DeviceSampler
 from structspec.engine.lanes import Lanes
 from structspec.engine.model_runner import ModelRunner
 from structspec.engine.rejection_sampler import RejectionSampler
+from structspec.engine.sampling_probs import compute_target_probs
 from structspec.engine.staging import Field, Staging, make_layout
 from structspec.masking import Masker
 from structspec.models import LoadedModel, load_model
@@ -199,17 +201,52 @@ def test_greedy_tokens_are_those_of_the_plain_sampler_and_drawn_ones_hang_on_see
         assert run(order) == {i: together[i] for i in order}
 
 
-def test_parameters_that_sort_go_through_the_plain_sampler() -> None:
+def test_top_k_top_p_and_min_p_are_part_of_the_step_and_draw_what_the_plain_sampler_allows() -> (
+    None
+):
+    vocabulary = Vocabulary.bytes()
+    limits: list[dict[str, Any]] = [
+        {"top_k": 1},
+        {"top_k": 2**40, "top_p": 0.2},
+        {"top_p": 0.4},
+        {"min_p": 0.6},
+        {"top_k": 9, "top_p": 0.7, "min_p": 0.3},
+        {},
+    ]
+    params = [
+        SamplingParams(temperature=1.5, seed=seed, **limit) for limit in limits for seed in range(5)
+    ] + [SamplingParams(top_k=3)]
+    requests = [Request(i, [1], p, 10) for i, p in enumerate(params)]
+    batch = Batch([ScheduledRequest(request, 1, 0, True) for request in requests])
+    draft = guessed([[] for _ in requests])
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(len(params), vocabulary.vocab_size, generator=generator)
+    sampler = DeviceSampler(
+        vocabulary, [40], 0, torch.zeros(40, dtype=torch.int64), Lanes(CPU), lambda rows: rows
+    )
+    sampled = sampler(logits, batch, draft, Masker(vocabulary).fill(batch, draft))
+    assert isinstance(sampled, DeviceSampled)
+    token_ids = torch.tensor(sampled.read().token_ids)[:, 0]
+    probs = compute_target_probs(logits[:-1], params[:-1])
+    assert bool((probs.gather(1, token_ids[:-1, None]) > 0).all())
+    best = logits.argmax(-1)
+    assert torch.equal(token_ids[:5], best[:5]) and token_ids[-1] == best[-1]
+    assert not torch.equal(token_ids[5:-1], best[5:-1])
+
+
+def test_drafts_with_probabilities_go_through_the_plain_sampler() -> None:
     vocabulary = Vocabulary.bytes()
     request = Request(0, [1], SamplingParams(temperature=1.0, top_k=1), 10)
-    batch = Batch([ScheduledRequest(request, 1, 0, True)])
-    logits = torch.randn(1, vocabulary.vocab_size)
+    batch = Batch([ScheduledRequest(request, 1, 1, True)])
+    logits = torch.randn(2, vocabulary.vocab_size)
+    best = logits.argmax(-1).tolist()
     last = torch.zeros(8, dtype=torch.int64)
-    sampler = DeviceSampler(vocabulary, [8], 0, last, Lanes(CPU), lambda rows: rows)
-    draft = guessed([[]])
+    sampler = DeviceSampler(vocabulary, [8], 1, last, Lanes(CPU), lambda rows: rows)
+    draft = guessed([best[:1]], [torch.full((1, vocabulary.vocab_size), 0.5)])
     sampled = sampler(logits.clone(), batch, draft, Masker(vocabulary).fill(batch, draft))
-    assert sampled.read().token_ids[0] == [int(logits.argmax())]
-    assert int(sampled.last_token_ids[0]) == int(logits.argmax())
+    assert not isinstance(sampled, DeviceSampled)
+    assert list(sampled.read().token_ids[0]) == best
+    assert int(sampled.last_token_ids[0]) == best[1]
 
 
 def test_requests_that_are_not_sampled_get_nothing_and_take_no_place() -> None:
