@@ -76,15 +76,16 @@ class Originals:
 
     def take(self) -> Original:
         """The one to copy next; waits for another only where all are much used."""
-        with self._lock:
-            self._num_expected = max(1, self._num_expected)
-            while True:
+        while True:
+            with self._lock:
+                self._num_expected = max(1, self._num_expected)
                 self._order()
                 least = min(self._built, key=lambda original: original.num_users, default=None)
                 if least is not None and (least.num_users < _MAX_COPIES or not self._ordered):
                     self._num_expected -= 1
                     return least
-                wait(self._ordered, return_when=FIRST_COMPLETED)
+                ordered = set(self._ordered)
+            wait(ordered, return_when=FIRST_COMPLETED)
 
     def _order(self) -> None:
         """Have as many built as are wanted."""
