@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from enum import Enum
 
 import pytest
@@ -26,6 +27,8 @@ from structspec import (
     Truncated,
 )
 from structspec.config import EngineConfig
+from structspec.constraint import Constraint
+from structspec.grammars.llguidance import LLGuidanceBackend
 
 
 class Person(BaseModel):
@@ -227,8 +230,15 @@ def test_enum_values_come_back_as_the_enum(llm: LLM):
     assert llm.generate("I love it. Is the mood good or bad?", schema=Mood) in Mood
 
 
-def test_compiling_beyond_its_limit_is_an_error_of_that_request_alone():
-    config = EngineConfig(compile_timeout_s=1e-6, max_model_len=256)
+def test_compiling_beyond_its_limit_is_an_error_of_that_request_alone(monkeypatch):
+    compile_at_once = LLGuidanceBackend.compile
+
+    def compile_slowly(backend: LLGuidanceBackend, constraint: Constraint) -> object:
+        time.sleep(1.0)
+        return compile_at_once(backend, constraint)
+
+    monkeypatch.setattr(LLGuidanceBackend, "compile", compile_slowly)
+    config = EngineConfig(compile_timeout_s=0.05, max_model_len=256)
     with LLM("smollm2-135m", config=config) as llm:
         with pytest.raises(CompileTimeout):
             llm.generate(ADA, schema=Person)
