@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec.engine.sampling_probs import compute_target_probs
+from structspec.kernels.philox import gumbel_reference
 from structspec.kernels.sample_rows import sample_rows, sample_rows_reference, sample_rows_triton
 from structspec.kernels.sample_rows_filters import Filters, keep_reference
 from structspec.request import SamplingParams
@@ -131,6 +132,63 @@ def test_more_tokens_near_a_limit_than_are_listed_are_counted_in_the_row(limits,
     args, _ = make_case(1, 5000, torch.float32, device, offset=KINDS.index("flat"))
     args["temperature"][:] = 1.0
     assert_drawn_from_what_is_kept(args, make_filters([limits], device))
+
+
+def boundary_draws(scores, temperature, seed, kept, num_draws):
+    """Draws that a token on the border decides: one kept, one that would win if it were kept."""
+    seeds = torch.full((num_draws,), seed)
+    noisy = scores / temperature + gumbel_reference(seeds, torch.arange(num_draws), len(scores))
+    lightest = kept & (scores == scores[kept].min())
+    winners = noisy.masked_fill(~kept, -math.inf).argmax(-1)
+    draws = lightest[winners].nonzero()[:1, 0].tolist()
+    if not bool(kept.all()):
+        next_kept = scores >= scores[~kept].max()
+        winners = noisy.masked_fill(~next_kept, -math.inf).argmax(-1)
+        draws += (~kept)[winners].nonzero()[:1, 0].tolist()
+    return draws
+
+
+@pytest.mark.parametrize(
+    ("kind", "vocab_size", "num_draws"),
+    [("random", 257, 4000), ("tied", 257, 4000), ("random", 5000, 500)],
+)
+def test_the_last_token_that_is_kept_is_drawn_and_the_first_that_is_dropped_is_not(
+    kind, vocab_size, num_draws, device
+):
+    temperature, seed = 5.0, 9
+    scores = logits_of(kind, vocab_size, torch.Generator().manual_seed(vocab_size))
+    draws, limits = [], []
+    for limit in COMBINATIONS:
+        filters = make_filters([limit])
+        args = (scores[None], torch.tensor([temperature]))
+        strict, kept, loose = (
+            keep_reference(*args, loosened(filters, e))[0] for e in (-EPSILON, 0.0, EPSILON)
+        )
+        assert torch.equal(strict, kept) and torch.equal(loose, kept)
+        found = boundary_draws(scores, temperature, seed, kept, num_draws)
+        draws, limits = draws + found, limits + [limit] * len(found)
+    assert len(draws) > len(COMBINATIONS)
+    zeros = torch.zeros(len(draws), dtype=torch.int64)
+    args = [
+        scores.expand(len(draws), -1),
+        torch.zeros(1, (vocab_size + 31) // 32, dtype=torch.int32),
+    ]
+    args += [zeros - 1, zeros[:0], zeros.bool(), zeros + temperature, zeros + seed]
+    args = [value.to(device) for value in (*args, torch.tensor(draws))]
+    filters = make_filters(limits, device)
+    expected = sample_rows_reference(*args, filters)
+    assert torch.equal(sample_rows_triton(*args, filters), expected)
+
+
+def test_what_is_too_light_to_be_kept_still_weighs_in_what_top_p_is_a_share_of(device):
+    """0.8 of 1 + 0.2 + 255 e^-8.2 is more than 1, so the second token is kept."""
+    args, _ = make_case(40, 257, torch.float32, device)
+    row = torch.full((257,), -8.2, device=device)
+    row[:2] = torch.tensor([0.0, math.log(0.2)])
+    args["logits"][:], args["temperature"][:] = row, 1.0
+    args["mask_rows"][:], args["bans_stops"][:] = -1, False
+    token_ids = sample_rows_triton(**args, filters=make_filters([(0, 0.8, 0.0)] * 40, device))
+    assert set(token_ids.tolist()) == {0, 1}  # 40 draws miss one of them with (5 / 6)^40 < 1e-3
 
 
 def test_rows_that_are_not_limited_do_not_see_that_others_are(device):
