@@ -38,6 +38,7 @@ from structspec.request import Request
 from structspec.vocabulary import Vocabulary
 
 _LARGEST_TOP_K = np.iinfo(np.int32).max  # far beyond any vocabulary
+_SMALLEST_TEMPERATURE = 1e-20  # of draws: logits divided by it are still finite float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,10 @@ class _Constants:
         )
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
-            "temperature": np.array([p.temperature for p in params], np.float32),
+            "temperature": np.array(
+                [p.temperature and max(p.temperature, _SMALLEST_TEMPERATURE) for p in params],
+                np.float32,
+            ),
             "top_k": np.array([min(p.top_k, _LARGEST_TOP_K) for p in params], np.int32),
             "top_p": np.array([p.top_p for p in params], np.float32),
             "min_p": np.array([p.min_p for p in params], np.float32),

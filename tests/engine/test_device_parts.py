@@ -201,9 +201,7 @@ def test_greedy_tokens_are_those_of_the_plain_sampler_and_drawn_ones_hang_on_see
         assert run(order) == {i: together[i] for i in order}
 
 
-def test_top_k_top_p_and_min_p_are_part_of_the_step_and_draw_what_the_plain_sampler_allows() -> (
-    None
-):
+def test_limited_rows_are_part_of_the_step_and_draw_what_the_plain_sampler_allows() -> None:
     vocabulary = Vocabulary.bytes()
     limits: list[dict[str, Any]] = [
         {"top_k": 1},
@@ -232,6 +230,21 @@ def test_top_k_top_p_and_min_p_are_part_of_the_step_and_draw_what_the_plain_samp
     best = logits.argmax(-1)
     assert torch.equal(token_ids[:5], best[:5]) and token_ids[-1] == best[-1]
     assert not torch.equal(token_ids[5:-1], best[5:-1])
+
+
+@pytest.mark.parametrize("limit", [{}, {"top_k": 3}])
+def test_the_smallest_temperatures_draw_the_best_token(limit: dict[str, Any]) -> None:
+    vocabulary = Vocabulary.bytes()
+    params = [SamplingParams(temperature=t, seed=0, **limit) for t in (1e-10, 1e-30, 1e-40, 1e-50)]
+    batch = Batch(
+        [ScheduledRequest(Request(i, [1], p, 10), 1, 0, True) for i, p in enumerate(params)]
+    )
+    logits = torch.randn(4, vocabulary.vocab_size, generator=torch.Generator().manual_seed(0)) - 50
+    last = torch.zeros(8, dtype=torch.int64)
+    sampler = DeviceSampler(vocabulary, [8], 0, last, Lanes(CPU), lambda rows: rows)
+    draft = guessed([[]] * 4)
+    sampled = sampler(logits, batch, draft, Masker(vocabulary).fill(batch, draft))
+    assert [ids[0] for ids in sampled.read().token_ids] == logits.argmax(-1).tolist()
 
 
 def test_drafts_with_probabilities_go_through_the_plain_sampler() -> None:
