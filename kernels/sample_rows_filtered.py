@@ -26,6 +26,7 @@ from torch import Tensor
 from structspec.kernels.sample_rows_filters import Filters, is_filtered
 from structspec.kernels.sample_rows_limits import (
     K_BIN,
+    K_BIN_MASS,
     K_LEFT,
     K_MASS,
     LIMIT,
@@ -44,7 +45,7 @@ from structspec.kernels.sample_rows_limits import (
     wanted_mass,
 )
 from structspec.kernels.sample_rows_scores import NO_SCORE, allowed_scores, better_of, with_noise
-from structspec.kernels.sample_rows_search import count_keys, find_limit
+from structspec.kernels.sample_rows_search import find_limit
 
 PART_SIZE = 2048  # tokens: 63 programs for a row of 128,256; results do not depend on it
 GROUPS_PER_PART = 8
@@ -163,14 +164,9 @@ def _choose_kernel(
     if k_left > 0:
         k_bin = tl.load(plan_ptr + K_BIN).to(tl.int32)
         first, last = first_key(k_bin), tl.minimum(first_key(k_bin + 1) - 1, limit)
-        limit = find_limit(
-            first, last, k_left, False, list_keys_ptr, num_listed, maximum, temperature,
-            row, logits_ptr, logits_stride, bitmask_ptr, bitmask_stride, mask_rows_ptr,
-            stop_token_ids_ptr, num_stops, bans_stops_ptr, vocab_size,
-            LIST_SIZE, LIST_BLOCK, PART_SIZE,
-        )  # fmt: skip
-        _, mass, _, _ = count_keys(
-            first, limit, limit, list_keys_ptr, num_listed, maximum, temperature,
+        limit, mass = find_limit(
+            first, last, k_left, tl.load(plan_ptr + K_BIN_MASS), False,
+            list_keys_ptr, num_listed, maximum, temperature,
             row, logits_ptr, logits_stride, bitmask_ptr, bitmask_stride, mask_rows_ptr,
             stop_token_ids_ptr, num_stops, bans_stops_ptr, vocab_size,
             LIST_SIZE, LIST_BLOCK, PART_SIZE,
@@ -181,8 +177,9 @@ def _choose_kernel(
         p_last = tl.load(plan_ptr + P_LAST).to(tl.int32)
         wanted = wanted_mass(total, tl.load(top_p_ptr + row)) - tl.load(plan_ptr + P_MASS)
         first, last = first_key(p_first), tl.minimum(first_key(p_last + 1) - 1, limit)
-        limit = find_limit(
-            first, last, wanted, True, list_keys_ptr, num_listed, maximum, temperature,
+        limit, _ = find_limit(
+            first, last, wanted, wanted, True,
+            list_keys_ptr, num_listed, maximum, temperature,
             row, logits_ptr, logits_stride, bitmask_ptr, bitmask_stride, mask_rows_ptr,
             stop_token_ids_ptr, num_stops, bans_stops_ptr, vocab_size,
             LIST_SIZE, LIST_BLOCK, PART_SIZE,
@@ -276,7 +273,7 @@ def draw_filtered(
         *found,
         token_ids,
         num_programs,
-        BEST_BLOCK=triton.next_power_of_2(num_programs),
+        BEST_BLOCK=triton.next_power_of_2(num_parts),
         LIST_SIZE=_LIST_SIZE,
         LIST_BLOCK=_LIST_BLOCK,
         PART_SIZE=PART_SIZE,

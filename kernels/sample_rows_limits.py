@@ -27,15 +27,16 @@ NO_KEY = tl.constexpr(0x7F800000)  # of what is forbidden
 _MASS_OF_BEST = tl.constexpr(2.0**44)  # 2^18 tokens of it add up to 2^62
 
 # What is known of a row, int64 each.
-PLAN_SIZE = tl.constexpr(8)
+PLAN_SIZE = tl.constexpr(9)
 LIMIT = tl.constexpr(0)  # keys beyond it are dropped
 TAIL = tl.constexpr(1)  # keys beyond it are not top-p's limit
 K_BIN = tl.constexpr(2)  # where top-k's limit lies; NUM_BINS: nowhere
 K_LEFT = tl.constexpr(3)  # how many tokens it leaves of that bin
 K_MASS = tl.constexpr(4)  # of the bins before
-P_FIRST = tl.constexpr(5)  # the bins where top-p's limit lies; NUM_BINS: nowhere
-P_LAST = tl.constexpr(6)
-P_MASS = tl.constexpr(7)  # of the bins before P_FIRST
+K_BIN_MASS = tl.constexpr(5)
+P_FIRST = tl.constexpr(6)  # the bins where top-p's limit lies; NUM_BINS: nowhere
+P_LAST = tl.constexpr(7)
+P_MASS = tl.constexpr(8)  # of the bins before P_FIRST
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -196,6 +197,7 @@ def find_bins_kernel(
     tl.store(plan_ptr + K_BIN, k_bin)
     tl.store(plan_ptr + K_LEFT, k_left)
     tl.store(plan_ptr + K_MASS, k_mass)
+    tl.store(plan_ptr + K_BIN_MASS, k_bin_mass)
     p_first, p_last = tl.full((), NUM_BINS, tl.int32), tl.full((), NUM_BINS, tl.int32)
     p_mass = tl.full((), 0, tl.int64)
     if top_p < 1:

@@ -30,7 +30,7 @@ def _add_keys(
     lower: tl.tensor,
     upper: tl.tensor,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
-    """A block's share in what `count_keys` gives."""
+    """A block's share in what `_count_keys` gives."""
     is_lower = (keys >= first) & (keys <= middle)
     count += tl.sum(is_lower.to(tl.int32))
     mass += tl.sum(tl.where(is_lower, masses_of(keys), 0))
@@ -40,7 +40,7 @@ def _add_keys(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def count_keys(
+def _count_keys(
     first: tl.tensor,
     middle: tl.tensor,
     last: tl.tensor,
@@ -94,6 +94,7 @@ def find_limit(
     first: tl.tensor,
     last: tl.tensor,
     wanted: tl.tensor,
+    high_mass: tl.tensor,
     BY_MASS: tl.constexpr,
     list_keys_ptr: tl.tensor,
     num_listed: tl.tensor,
@@ -112,12 +113,15 @@ def find_limit(
     LIST_SIZE: tl.constexpr,
     LIST_BLOCK: tl.constexpr,
     PART_SIZE: tl.constexpr,
-) -> tl.tensor:
-    """The first key up to which the tokens from `first` on are as many or as heavy as wanted."""
+) -> tuple[tl.tensor, tl.tensor]:
+    """The first key up to which the tokens from `first` on are as many or as heavy as wanted.
+
+    And their mass; `high_mass` is that of all from `first` to `last`.
+    """
     low, high = first, last
     while low < high:
         middle = low + (high - low) // 2
-        count, mass, lower, upper = count_keys(
+        count, mass, lower, upper = _count_keys(
             first, middle, high, list_keys_ptr, num_listed, maximum, temperature,
             row, logits_ptr, logits_stride, bitmask_ptr, bitmask_stride, mask_rows_ptr,
             stop_token_ids_ptr, num_stops, bans_stops_ptr, vocab_size,
@@ -125,5 +129,6 @@ def find_limit(
         )  # fmt: skip
         is_reached = (mass if BY_MASS else count) >= wanted
         high = tl.where(is_reached, lower, high)
+        high_mass = tl.where(is_reached, mass, high_mass)
         low = tl.where(is_reached, low, upper)
-    return high
+    return high, high_mass
