@@ -1,13 +1,13 @@
 """The draw of rows that min_p, top-k or top-p limit, from what sample_rows_limits.py knows.
 
-`collect_kernel` reads the logits once more. What lies before the bins in question is kept: the
-best of it, with its noise, is found. What lies in these bins goes into a list, and `choose_kernel`
+`_collect_kernel` reads the logits once more. What lies before the bins in question is kept: the
+best of it, with its noise, is found. What lies in these bins goes into a list, and `_choose_kernel`
 finds the limits among the list's keys by bisection, then the best of what they leave. So logits
 are read three times, and twice where only min_p is on.
 
-A list has room for 4,096 tokens. Where more are in question (nearly flat rows), `choose_kernel`
-reads the row itself at every step of a bisection: at most 17 times for each limit, 31 in the first
-bin, and often fewer, as a step goes on from a key that exists. That row waits for one program.
+A list has room for 4,096 tokens. Where more are in question (nearly flat rows), `_choose_kernel`
+reads the row itself at every step of a bisection: at most 17 times for a limit within one bin, 31
+times at worst, and often fewer, as a step goes on from a key that exists. One program reads it.
 
 Masses are sums of integers, so no order of additions changes a token. They are those of float32
 weights: the mass that top-p keeps is what it should be within 1e-5 of all that is left.
