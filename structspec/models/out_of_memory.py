@@ -42,6 +42,6 @@ def within_memory(work: Callable[[], T], doing: str, advice: str) -> T:
 
 def release_memory() -> None:
     """Give a GPU's memory that nothing uses any more back to the driver; elsewhere does nothing."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         gc.collect()  # engines and graphs are in circles
         torch.cuda.empty_cache()

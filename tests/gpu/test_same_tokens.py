@@ -43,7 +43,7 @@ ENGINES = {
 
 @pytest.fixture(scope="module")
 def of_the_cpu() -> list[Request]:
-    with LLM(MODEL, config=EngineConfig(max_model_len=MAX_MODEL_LEN)) as llm:
+    with LLM(MODEL, device="cpu", config=EngineConfig(max_model_len=MAX_MODEL_LEN)) as llm:
         return run(llm, PAIRS, temperature=0.0)
 
 
