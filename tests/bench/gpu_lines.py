@@ -52,7 +52,13 @@ def read_runs(paths: Iterable[Path]) -> list[EngineRun]:
     return [run for run in runs if run.engine]
 
 
+def run_of(runs: Sequence[EngineRun], stage: str, part: str, *, is_large: bool) -> EngineRun | None:
+    """The last process of a stage that measured a part."""
+    found = [run for run in runs if run.stage == stage and run.is_large == is_large]
+    return next((run for run in reversed(found) if run.of_part(part)), None)
+
+
 def figures_of(runs: Sequence[EngineRun], stage: str, part: str, *, is_large: bool) -> list[Figure]:
     """Of one part, as the last process of a stage measured it."""
-    found = [run for run in runs if run.stage == stage and run.is_large == is_large]
-    return next((run.of_part(part) for run in reversed(found) if run.of_part(part)), [])
+    run = run_of(runs, stage, part, is_large=is_large)
+    return [] if run is None else run.of_part(part)

@@ -13,12 +13,24 @@ from pathlib import Path
 
 from tests.bench import gpu_anchor
 from tests.bench.gpu_goals import goals
-from tests.bench.gpu_lines import EngineRun, Figure, figures_of, read_runs
+from tests.bench.gpu_lines import EngineRun, Figure, figures_of, read_runs, run_of
 
 BEGIN, END = "<!-- the GPU engine: begin -->", "<!-- the GPU engine: end -->"
 _NAMES = {True: "8B shape, random weights", False: "SmolLM2-135M"}
 _SIZES = (1, 8, 32, 128, 256)
 
+_TESTS = (
+    "`plain`: no constraint. `same`: one schema for all requests, 40 to 60 records of it. `pool`:"
+    " 16 such schemas in turn. `fresh`: each request a schema that none before had. `regex`:"
+    " `[a-z ]{1200,2000}`. `copy`: a document from the prompt with one change, as its schema says."
+    " Strings have a `maxLength`. All outputs but those of `copy` run to the same length. In"
+    " brackets: beside `plain` with as many requests, the median over rounds that ran both. Here"
+    " nothing is drafted."
+)
+_GUESSES = (
+    "`plain` has no grammar to draft from, only n-grams. Guesses are rationed to 12 rows a step,"
+    " so with many requests only what a grammar leaves no choice about is drafted."
+)
 _TURNS = (
     "Tokens per second of the 127. Alone, beside one more plain request (what any costs), one held"
     " by a schema, one held by a long regex: the four take turns, and a ratio is taken within a"
@@ -39,19 +51,27 @@ _STEPS = (
 )
 
 
+_COMMAND = (
+    "`structspec bench engine tests/data/structured-workload.json`, one process a line;"
+    " `tests/bench/gpu_figures.py` runs such processes, and `gpu_report.py` makes this section of"
+    " their lines."
+)
+
+
 def render(runs: Sequence[EngineRun]) -> str:
     """The whole section, marks included."""
     parts = [
         _head(runs),
         *_section("What it was to show", _goal_table(runs)),
-        *_section("Tokens per second", _speed(runs)),
-        *_section("Drafts", _drafts(runs)),
+        *_section("Tokens per second", _speed(runs), _TESTS),
+        *_section("Drafts", _drafts(runs), _GUESSES),
         *_section("One structured request beside 127 plain ones", _neighbours(runs), _TURNS),
         *_section("Time to the first token", _first_token(runs), _WAITS),
         *_section("Reading prompts", _prefill(runs), _OPERATIONS),
         *_section("What batch_invariant costs", _invariant(runs)),
         *_section("Where a step's time goes", _steps(runs), _STEPS),
         *_section("Start-up and memory", _memory(runs)),
+        *_section("What was run", _commands(runs), _COMMAND),
     ]
     return "\n\n".join([BEGIN, *parts, END]) + "\n"
 
@@ -69,7 +89,7 @@ def _head(runs: Sequence[EngineRun]) -> str:
     commits = ", ".join(dict.fromkeys(run.commit for run in runs if run.commit)) or "unknown"
     return (
         "## The engine on a GPU\n\n"
-        f"`python3 tests/bench/gpu_figures.py WORKLOAD OUT --dummy FOLDER`, commit {commits}, one"
+        f"`structspec bench engine` ([what was run](#what-was-run)), commit {commits}, one"
         f" {engine['device']}, Python {engine['python']}, torch {engine['torch']}, Triton"
         f" {engine['triton']}; {engine['dtype']} weights, greedy, 256 tokens a request, medians"
         " over runs after a first. Weights of the 8B shape are random: its speed is that of such a"
@@ -179,8 +199,13 @@ def _neighbours(runs: Sequence[EngineRun]) -> Iterator[str]:
 def _first_token(runs: Sequence[EngineRun]) -> Iterator[str]:
     rows = []
     for is_large, size in ((True, "large"), (False, "small")):
-        found = figures_of(runs, "main", "first-token", is_large=is_large)
+        run = run_of(runs, "main", "first-token", is_large=is_large)
+        if run is None:
+            continue
+        found = run.of_part("first-token")
         firsts = [one["ms"] for one in found if one["kind"] == "first"]
+        # behind other parts, which had some of the schemas, none of them says what it is to say
+        is_first = run.figures[0]["part"] == "first-token"
         for one in found:
             if one["kind"] != "pairs":
                 continue
@@ -191,7 +216,9 @@ def _first_token(runs: Sequence[EngineRun]) -> Iterator[str]:
                     _NAMES[is_large],
                     *(f"{one[f'{kind}_ms']['p50']:.2f}" for kind in ("plain", "fresh", "warm")),
                     f"**{added['p50']:.2f}** ({low:.2f} to {high:.2f}) / {added['p90']:.2f}",
-                    f"{firsts[0][0]:.1f}; then {max(firsts[0][1:], default=0.0):.1f} at most",
+                    f"{firsts[0][0]:.1f}; then {max(firsts[0][1:], default=0.0):.1f} at most"
+                    if is_first
+                    else "",
                 ]
             )
             for backend, (plain, fresh, warm) in gpu_anchor.FIRST_TOKEN[size].items():
@@ -312,6 +339,11 @@ def _memory(runs: Sequence[EngineRun]) -> Iterator[str]:
     ]
     headings = ("", "start-up s", "KV tokens", "GiB allocated at most", "free at the end", "of")
     yield from table(headings, rows)
+
+
+def _commands(runs: Sequence[EngineRun]) -> Iterator[str]:
+    for run in runs:
+        yield f"- {_NAMES[run.is_large]}, {run.stage}: `{run.options}`"
 
 
 def main() -> None:

@@ -141,6 +141,33 @@ def test_the_page_has_ours_beside_theirs_and_is_replaced_as_a_whole(lines: Path)
     assert behind == f"a\n\n{section}\nz\n"
 
 
+def first_token() -> list[dict[str, Any]]:
+    waits = {f"{kind}_ms": {"p50": 1.0} for kind in ("plain", "fresh", "warm")}
+    added = {"p50": 8.0, "interval": [7.0, 9.0], "p90": 10.0}
+    pairs = {"kind": "pairs", **waits, "fresh_minus_warm_ms": added}
+    return [
+        {"part": "first-token", **told} for told in ({"kind": "first", "ms": [31.5, 12.25]}, pairs)
+    ]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_first_schemas_are_told_only_where_no_part_before_had_any(
+    is_first: bool, tmp_path: Path
+) -> None:
+    before = [] if is_first else [speed("same", 1, 900.0)]
+    path = write(tmp_path / "waits.jsonl", *opening("main", is_large=True), *before, *first_token())
+    section = render(read_runs([path]))
+    assert "**8.00** (7.00 to 9.00) / 10.00" in section
+    assert ("31.5; then 12.2 at most" in section) == is_first
+
+
+def test_the_page_says_what_was_run_in_each_process(tmp_path: Path) -> None:
+    run, engine = opening("main", is_large=False)
+    run["options"] = "--model some --part speed"
+    section = render(read_runs([write(tmp_path / "run.jsonl", run, engine)]))
+    assert "- SmolLM2-135M, main: `--model some --part speed`" in section
+
+
 def test_drawings_are_whole_xml_with_a_bar_part_for_every_host_part(lines: Path) -> None:
     found = dict(drawings([lines]))
     assert set(found) == {"steps-8b.svg", "growth-8b.svg"}
