@@ -23,7 +23,7 @@ from torch import Tensor
 
 from structspec.kernels.compiled import compiled, runs_compiled
 from structspec.kernels.exp import exp
-from structspec.kernels.paged_attention_triton import paged_attention_triton
+from structspec.kernels.paged_attention_triton import Arrivals, paged_attention_triton
 from structspec.kernels.threads import can_spread, compile_entry, num_threads, spread, thread_num
 
 
@@ -175,6 +175,7 @@ def paged_attention(
     block_requests: Tensor | None = None,
     block_q: int | None = None,
     num_splits: int | None = None,
+    arrivals: Arrivals | None = None,
 ) -> Tensor:
     """Attention of every row, [num_rows, num_heads * head_dim]; compiled on the CPU.
 
@@ -183,7 +184,8 @@ def paged_attention(
     The rest is for a GPU. `max_query_len`, if the caller knows it, is the most rows that a request
     has, or more; `block_requests` is what find_block_requests found for this `block_q`: either
     saves a search. `block_q` and `num_splits` fix how the work is cut where it is not to depend on
-    the step. Padding rows of the result are anything.
+    the step. `arrivals` saves making counters, and a CUDA graph needs it. Padding rows of the result
+    are anything.
     """
     tensors = (qkv, keys, values, cu_seqlens_q, context_lens, block_tables)
     if qkv.is_cuda:
@@ -195,6 +197,7 @@ def paged_attention(
             block_requests=block_requests,
             block_q=block_q,
             num_splits=num_splits,
+            arrivals=arrivals,
         )
     if tree is not None or not runs_compiled(qkv):
         return paged_attention_reference(*tensors, scale, tree)

@@ -15,8 +15,6 @@ the shapes give, so that a launch can be captured in a CUDA graph.
 
 from __future__ import annotations
 
-import functools
-
 import torch
 import triton
 import triton.language as tl
@@ -245,11 +243,26 @@ def _attend_kernel(
         tl.store(out_ptr + numbers, out, mask=is_number)
 
 
-@functools.cache
-def _arrivals(device: torch.device, size: int) -> Tensor:
-    """A counter for each block and kv head, 0 between launches; it outlives captured graphs."""
-    assert device.type == "cpu" or not torch.cuda.is_current_stream_capturing(), "warm up first"
-    return torch.zeros(size, dtype=torch.int32, device=device)
+class Arrivals:
+    """Counts which splits of a block are there, so that the last one adds them up.
+
+    All are 0 between launches. Launches that share them must follow one another: engines, whose
+    streams run beside each other, need their own. They outlive captured graphs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._counters: dict[int, Tensor] = {}
+
+    def counters(self, num_blocks: int) -> Tensor:
+        """One for each of so many blocks, or more."""
+        # A size for all, so that a larger step need not be warmed up by itself.
+        size = max(65_536, triton.next_power_of_2(num_blocks))
+        if size not in self._counters:
+            is_cuda = self._device.type == "cuda"
+            assert not (is_cuda and torch.cuda.is_current_stream_capturing()), "warm up first"
+            self._counters[size] = torch.zeros(size, dtype=torch.int32, device=self._device)
+        return self._counters[size]
 
 
 def paged_attention_triton(
@@ -267,11 +280,11 @@ def paged_attention_triton(
     block_q: int | None = None,
     num_splits: int | None = None,
     launch: Launch | None = None,
+    arrivals: Arrivals | None = None,
 ) -> Tensor:
     """The kernel; on a CPU it needs Triton's interpreter. Padding rows of the result are anything.
 
     What is not given is chosen from the shapes alone; the values of the tensors play no part in it.
-    Launches with several splits share counters: on one device they must follow one another.
     """
     _, num_kv_heads, block_size, head_dim = keys.shape
     num_rows, num_requests = len(qkv), len(context_lens)
@@ -298,8 +311,9 @@ def paged_attention_triton(
     )
     totals = torch.empty_like(peaks)
     accs = torch.empty((*peaks.shape, head_dim), dtype=torch.float32, device=qkv.device)
-    # A size for all, so that a larger step need not be warmed up by itself.
-    num_counters = max(65_536, triton.next_power_of_2(num_blocks * num_kv_heads))
+    counters = context_lens
+    if has_splits:
+        counters = (arrivals or Arrivals(qkv.device)).counters(num_blocks * num_kv_heads)
     _attend_kernel[(num_blocks, num_kv_heads, num_splits)](
         qkv,
         keys,
@@ -313,7 +327,7 @@ def paged_attention_triton(
         accs,
         peaks,
         totals,
-        _arrivals(qkv.device, num_counters) if has_splits else context_lens,
+        counters,
         scale * LOG2_E,
         num_rows,
         num_requests,

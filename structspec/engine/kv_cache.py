@@ -7,6 +7,7 @@ from torch import Tensor
 
 from structspec.config import EngineConfig
 from structspec.errors import OutOfMemory
+from structspec.kernels.paged_attention_triton import Arrivals
 from structspec.models.config import ModelConfig
 
 _MAX_DEFAULT_BYTES = 2 * 1024**3
@@ -17,7 +18,8 @@ class KVCache:
     """Keys and values, each [num_layers, num_blocks, num_kv_heads, block_size, head_dim].
 
     A block is contiguous per kv head: attention walks a head's keys without strides. In main memory
-    it is touched, and so really taken, only as blocks are written.
+    it is touched, and so really taken, only as blocks are written. `arrivals` are the counters of
+    attention to it.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class KVCache:
         shape = (config.num_layers, num_blocks, config.num_kv_heads, block_size, config.head_dim)
         self.keys = torch.empty(shape, dtype=dtype, device=device)
         self.values = torch.empty(shape, dtype=dtype, device=device)
+        self.arrivals = Arrivals(device)
         self._layers = list(zip(self.keys.unbind(), self.values.unbind(), strict=True))
 
     def layer(self, index: int) -> tuple[Tensor, Tensor]:

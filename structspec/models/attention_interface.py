@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from structspec.kernels.paged_attention import paged_attention
+from structspec.kernels.paged_attention_triton import Arrivals
 from structspec.kernels.rotate_and_store import rotate_and_store
 from structspec.models.inputs import AttentionMetadata
 
@@ -103,10 +104,14 @@ class PagedStep:
     """One step of the engine: keys and values go to the cache's slots, and are read from there."""
 
     def __init__(
-        self, metadata: AttentionMetadata, layer: Callable[[int], tuple[Tensor, Tensor]]
+        self,
+        metadata: AttentionMetadata,
+        layer: Callable[[int], tuple[Tensor, Tensor]],
+        arrivals: Arrivals,
     ) -> None:
         self._metadata = metadata
         self._layer = layer
+        self._arrivals = arrivals
         self._num_calls = 0
 
     def attend(self, call: AttentionCall) -> Tensor:
@@ -123,6 +128,7 @@ class PagedStep:
             self._metadata.context_lens,
             self._metadata.block_tables,
             call.scale,
+            arrivals=self._arrivals,
         )
         return attended.to(call.query.dtype)
 

@@ -52,7 +52,7 @@ class TransformersNetwork:
     def forward(self, inputs: ForwardInput, kv_cache: KVCache) -> Tensor:
         """Logits [num_logits_rows, vocab_size]; writes the rows' keys and values to the cache."""
         metadata = inputs.metadata
-        step = PagedStep(metadata, kv_cache.layer)
+        step = PagedStep(metadata, kv_cache.layer, kv_cache.arrivals)
         return run_model(
             self._model, inputs.token_ids, metadata.positions, inputs.logits_rows, step
         )

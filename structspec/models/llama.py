@@ -63,7 +63,7 @@ class _Layer:
 
 
 class Llama:
-    """A decoder with its weights; `forward` may run on one thread at a time per KV cache."""
+    """A decoder with its weights; its parts may run on one thread at a time."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Llama:
     def body(self, token_ids: Tensor, metadata: AttentionMetadata, kv_cache: KVCache) -> Tensor:
         """The residual stream behind the last layer, [num_rows, hidden_size]."""
         eps = self.config.rms_norm_eps
-        attend = self._plan_attention(metadata, len(token_ids))
+        attend = self._plan_attention(metadata, len(token_ids), kv_cache)
         x = self._embedding[token_ids]  # [num_rows, hidden_size]
         if self._is_fused(x):
             return self._fused_body(x, metadata, kv_cache, attend)
@@ -183,7 +183,9 @@ class Llama:
         )
         return layer.attention_out(attend(qkv, keys, values))
 
-    def _plan_attention(self, metadata: AttentionMetadata, num_rows: int) -> _Attend:
+    def _plan_attention(
+        self, metadata: AttentionMetadata, num_rows: int, kv_cache: KVCache
+    ) -> _Attend:
         """Attention of a step's layers; what they have in common is found once."""
         config, block_q, block_requests = self.config, self._block_q, None
         if self.device.type == "cuda":
@@ -207,6 +209,7 @@ class Llama:
                 block_requests=block_requests,
                 block_q=block_q,
                 num_splits=self._num_splits,
+                arrivals=kv_cache.arrivals,
             )
 
         return attend

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the cache is sized from a ModelConfig: importing it here wo
 
 
 class Network(Protocol):
-    """A decoder with its weights; `forward` may run on one thread at a time per KV cache."""
+    """A decoder with its weights; `forward` may run on one thread at a time."""
 
     @property
     def config(self) -> ModelConfig:

@@ -17,7 +17,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from structspec.kernels.paged_attention_plan import Launch
-from structspec.kernels.paged_attention_triton import paged_attention_triton
+from structspec.kernels.paged_attention_triton import Arrivals, paged_attention_triton
 from tests.bench.bench_few_rows import graph_us
 
 BLOCK_SIZE = 16
@@ -121,6 +121,7 @@ class Inputs:
         self.num_layers = max(1, min(MAX_LAYERS, CACHE_BYTES // layer_bytes))
         self.keys = torch.randn(self.num_layers, *one, dtype=DTYPE, device="cuda")
         self.values = torch.randn_like(self.keys)
+        self.arrivals = Arrivals(self.keys.device)
         num_rows = case.num_requests * case.query_len
         width = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
         self.qkv = torch.randn(num_rows, width, dtype=DTYPE, device="cuda")
@@ -141,6 +142,7 @@ class Inputs:
             block_q=way.block_q,
             num_splits=way.num_splits,
             launch=way.launch,
+            arrivals=self.arrivals,
         )
 
     def torchs(self) -> torch.Tensor:

@@ -16,7 +16,7 @@ from structspec.kernels.paged_attention_plan import (
     find_block_requests_reference,
     find_block_requests_triton,
 )
-from structspec.kernels.paged_attention_triton import paged_attention_triton
+from structspec.kernels.paged_attention_triton import Arrivals, paged_attention_triton
 from structspec.kernels.rotate_and_store import rotate_and_store_reference, rotate_and_store_triton
 from structspec.kernels.silu_mul import silu_mul_reference, silu_mul_triton
 
@@ -274,11 +274,41 @@ def test_the_order_in_which_programs_finish_does_not_show(dtype, device):
         assert torch.equal(again, expected)
 
 
+def test_a_launch_counts_in_its_own_counters_and_leaves_them_at_0(device):
+    case = make_case([(1, 300), (2, 500)], torch.float32, device)
+    options = {"block_q": 4, "num_splits": 3}
+    expected = paged_attention_triton(*case, 0.3, **options)
+    mine, others = Arrivals(device), Arrivals(device)
+    others.counters(1).fill_(1)  # of a launch beside it
+    for _ in range(2):
+        actual = paged_attention_triton(*case, 0.3, **options, arrivals=mine)
+        assert torch.equal(actual, expected) and not mine.counters(1).any()
+
+
+@pytest.mark.gpu
+def test_engines_side_by_side_on_one_gpu_disturb_no_sums(device):
+    cases = [big_case(16, 1, n, torch.float32, device, **LLAMA_8B) for n in (5000, 3000)]
+    arrivals = [Arrivals(device) for _ in cases]
+    streams = [torch.cuda.Stream() for _ in cases]
+    options = {"num_splits": 16, "max_query_len": 1}
+    expected = [paged_attention_triton(*case, 0.1, **options) for case in cases]
+    for own in arrivals:
+        own.counters(1)
+    torch.cuda.synchronize()
+    for _ in range(100):
+        actual = []
+        for case, own, stream in zip(cases, arrivals, streams, strict=True):
+            with torch.cuda.stream(stream):
+                actual.append(paged_attention_triton(*case, 0.1, **options, arrivals=own))
+        torch.cuda.synchronize()
+        assert all(map(torch.equal, actual, expected))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("num_splits", [None, 1, 8])
 def test_a_cuda_graph_attends_to_what_its_inputs_say_when_it_is_replayed(num_splits, device):
     case = big_case(8, 1, 1000, torch.bfloat16, device, **SMOLLM2)
-    options = {"num_splits": num_splits, "max_query_len": 1}
+    options = {"num_splits": num_splits, "max_query_len": 1, "arrivals": Arrivals(device)}
     paged_attention_triton(*case, 0.1, **options)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
