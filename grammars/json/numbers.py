@@ -15,6 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
+from structspec.grammars.json.integers import integer_range
 from structspec.grammars.json.ranges import MAX_EXACT, digits_of, is_float, other_than, range_bodies
 from structspec.grammars.json.shapes import Limit, Number
 
@@ -48,11 +49,12 @@ def number_body(number: Number, *, is_lenient: bool) -> str:
     if number.values is not None:
         has_zeros = is_lenient or (number.multiple is not None and not number.is_integer)
         return _values(number.values, is_lenient=has_zeros)
-    parts = [_kind(number, is_lenient=is_lenient)]
     has_floats = is_lenient or not number.is_integer
-    if number.lower is not None:
+    digits = None if has_floats else integer_range(number.lower, number.upper)
+    parts = [_kind(number, is_lenient=is_lenient) if digits is None else f"/{digits}/"]
+    if number.lower is not None and digits is None:
         parts += range_bodies(number.lower, is_lower=True, has_floats=has_floats)
-    if number.upper is not None:
+    if number.upper is not None and digits is None:
         parts += range_bodies(number.upper, is_lower=False, has_floats=has_floats)
     excluded = sorted(value for value in number.excluded if has_floats or value.denominator == 1)
     if excluded and has_floats:
