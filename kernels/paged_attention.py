@@ -184,7 +184,7 @@ def paged_attention(
     The rest is for a GPU. `max_query_len`, if the caller knows it, is the most rows that a request
     has, or more; `block_requests` is what find_block_requests found for this `block_q`: either
     saves a search. `block_q` and `num_splits` fix how the work is cut where it is not to depend on
-    the step. `arrivals` saves making counters, and a CUDA graph needs it. Padding rows of the result
+    the step. `arrivals` saves making counters; a CUDA graph needs it. Padding rows of the result
     are anything.
     """
     tensors = (qkv, keys, values, cu_seqlens_q, context_lens, block_tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +20,7 @@ def bucket_sizes(largest: int) -> list[int]:
 
 
 _Size = TypeVar("_Size", bound=Any)  # whatever can be ordered
+_capturing = threading.Lock()  # torch can record one graph at a time in a whole process
 
 
 class Graphs(Generic[_Size]):
@@ -38,7 +40,11 @@ class Graphs(Generic[_Size]):
             self._function(size)  # compiles what is still to be compiled
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool):
+            # thread_local: engines on other threads may go on, and allocate and wait meanwhile
+            with (
+                _capturing,
+                torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"),
+            ):
                 self._function(size)
             self._captured[size] = graph
 
