@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from structspec.config import EngineConfig, SpeculativeConfig
 from structspec.constraint import (
     Choice,
     Constraint,
@@ -64,6 +65,7 @@ __all__ = [
     "Choice",
     "CompileTimeout",
     "Constraint",
+    "EngineConfig",
     "EngineError",
     "Explanation",
     "Generation",
@@ -81,6 +83,7 @@ __all__ = [
     "PromptTooLong",
     "Regex",
     "SamplingParams",
+    "SpeculativeConfig",
     "StructspecError",
     "StructuralTag",
     "ToolCall",
