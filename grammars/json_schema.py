@@ -19,7 +19,7 @@ from structspec.grammars.schema_nodes import (
     definitions,
     subschemas,
 )
-from structspec.grammars.schema_reading import read_draft
+from structspec.grammars.schema_reading import draft_of_text
 
 _SETTINGS = {
     "style": get_args(JsonStyle),
@@ -27,6 +27,7 @@ _SETTINGS = {
     "closed": (True, False),
 }
 _IDENTIFIERS = frozenset(("$id", "id", "$anchor", "$dynamicAnchor"))
+_QUOTED_IDENTIFIERS = tuple(f'"{name}"' for name in _IDENTIFIERS)
 
 
 @dataclass(slots=True)
@@ -90,8 +91,10 @@ def parse(constraint: JsonSchema) -> Document:
     root = json.loads(constraint.text)
     if not isinstance(root, (dict, bool)):
         raise GrammarError("a schema is an object, true or false", pointer="#")
-    document = Document(root, read_draft(root))
-    _register(document)
+    document = Document(root, draft_of_text(constraint.text))
+    document._resources[""] = document.root_node()
+    if any(name in constraint.text for name in _QUOTED_IDENTIFIERS):
+        _register(document)
     if '"$ref"' in constraint.text:
         for node in document.nodes(with_definitions=True):
             if "$ref" in node.keywords():
@@ -112,9 +115,7 @@ def _check_settings(constraint: JsonSchema) -> None:
 def _register(document: Document) -> None:
     """Note every `$id` and anchor."""
     resources = document._resources
-    root = document.root_node()
-    resources[""] = root
-    for node in subschemas(root):
+    for node in subschemas(resources[""]):
         if not _IDENTIFIERS.isdisjoint(node.keywords()):
             _register_node(resources, node)
 

@@ -55,21 +55,27 @@ class Node:
 
 def children(node: Node) -> Iterator[Node]:
     """The subschemas directly below, definitions and reference targets left out."""
-    for keyword, value in node.keywords().items():
+    if not isinstance(node.schema, dict):
+        return
+    at, draft, base = node.pointer, node.draft, ""
+    is_based = False  # most subschemas have nothing below
+    for keyword, value in node.schema.items():
         form = _FORMS.get(keyword)
         if form is None:
             continue
+        if not is_based:
+            base, is_based = base_of(node), True
         if isinstance(value, list):
             if form is not _MAP:
                 for index, item in enumerate(value):
-                    yield node.below(f"{keyword}/{index}", item)
+                    yield Node(f"{at}/{keyword}/{index}", item, base, draft)
         elif form is _SINGLE:
             if isinstance(value, (dict, bool)):
-                yield node.below(keyword, value)
+                yield Node(f"{at}/{keyword}", value, base, draft)
         elif form is _MAP and isinstance(value, dict):
             for name, item in value.items():
                 if isinstance(item, (dict, bool)):  # `dependencies` may hold lists of names
-                    yield node.below(f"{keyword}/{escape(name)}", item)
+                    yield Node(f"{at}/{keyword}/{escape(name)}", item, base, draft)
 
 
 def in_place(node: Node) -> list[Node]:
@@ -83,8 +89,11 @@ def in_place(node: Node) -> list[Node]:
 
 def definitions(node: Node) -> Iterator[Node]:
     """The subschemas kept below for reference."""
+    schema = node.keywords()
     for keyword in DEFINITIONS:
-        for name, value in _mapping(node.keywords(), keyword):
+        if keyword not in schema:
+            continue
+        for name, value in _mapping(schema, keyword):
             if isinstance(value, (dict, bool)):
                 yield node.below(f"{keyword}/{escape(name)}", value)
 
@@ -95,7 +104,9 @@ def subschemas(root: Node) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        waiting += [*children(node), *definitions(node)]
+        if isinstance(node.schema, dict):
+            waiting += children(node)
+            waiting += definitions(node)
 
 
 def types_of(schema: dict[str, Any]) -> frozenset[str] | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+from functools import lru_cache
 from typing import Any
 
 import jsonschema
@@ -19,6 +22,8 @@ _MAX_NUMBER = sys.float_info.max
 _DRAFT_3_WORDS = {"extends": "allOf", "disallow": "not", "divisibleBy": "multipleOf"}
 # patterns are ECMAScript's, which Python's `re` cannot judge: a backend does
 _NO_FORMATS = jsonschema.FormatChecker(formats=())
+# without these no text and no number in a schema's canonical JSON is more than libraries hold
+_DOUBTFUL = re.compile("[\ud800-\udfff]|NaN|Infinity|[0-9]{309}")
 
 
 def read_draft(root: Schema) -> Draft:
@@ -27,6 +32,19 @@ def read_draft(root: Schema) -> Draft:
     Raises GrammarError, with a JSON pointer, where a keyword has no value of its kind.
     """
     _check_values(root)
+    return _read(root)
+
+
+@lru_cache(maxsize=256)
+def draft_of_text(text: str) -> Draft:
+    """The draft of a schema in canonical JSON; remembered, for its check and its grammar ask."""
+    root = json.loads(text)
+    if _DOUBTFUL.search(text) is not None:
+        _check_values(root)
+    return _read(root)
+
+
+def _read(root: Schema) -> Draft:
     if not isinstance(root, dict):
         return NEWEST
     if not isinstance(root.get("$schema", ""), str):

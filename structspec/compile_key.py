@@ -7,8 +7,9 @@ import json
 from contextlib import suppress
 
 from structspec.constraint import Constraint, JsonSchema
-from structspec.json_annotations import without_annotations
+from structspec.json_annotations import ANNOTATIONS, without_annotations
 
+_ANNOTATIONS = tuple(f'"{name}"' for name in ANNOTATIONS)
 _MAX_STRIPPED = 65_536  # longer schemas are told apart by their descriptions too: it is quicker
 
 
@@ -20,9 +21,11 @@ def constraint_digest(constraint: Constraint) -> str:
     parts = constraint.key
     # a reference may lead to an example, and make a schema of it
     is_plain = isinstance(constraint, JsonSchema) and "/examples" not in parts[1]
-    if is_plain and len(parts[1]) <= _MAX_STRIPPED:
+    is_noted = is_plain and any(name in parts[1] for name in _ANNOTATIONS)
+    if is_noted and len(parts[1]) <= _MAX_STRIPPED:
         with suppress(RecursionError):  # too deep to compile, too
-            parts = (parts[0], json.dumps(without_annotations(json.loads(parts[1]))), *parts[2:])
+            stripped = without_annotations(json.loads(parts[1]))
+            parts = (parts[0], json.dumps(stripped, ensure_ascii=False), *parts[2:])
     return digest_of(parts)
 
 

@@ -20,6 +20,7 @@ _MAX_CHARACTERS = 16_384
 _MAX_COPIES = 100_000  # `((a{100}){100}){10}`: a tenth of a second; a hundred times more: minutes
 _PIECE = re.compile(r'["\n]')  # no regex goes on past these
 _COUNT = re.compile(r"\{(\d+)?,?(\d+)?\}")
+_IS_COUNTED = re.compile(r"\{,?\d")
 _MULTIPLE = re.compile(r'"multipleOf": ([\d.]+)')
 
 
@@ -36,9 +37,10 @@ def is_quick(backend: BackendName, constraint: Constraint) -> bool:
 def _is_heavy(text: str) -> bool:
     """Whether counted repetitions inside each other, or one large remainder, add up to much."""
     divisors = [int(match[1].replace(".", "")) for match in _MULTIPLE.finditer(text)]
+    pieces = _PIECE.split(text) if _IS_COUNTED.search(text) else []
     copies = [
         math.prod(max(int(low or 1), int(high or 1), 1) for low, high in _COUNT.findall(piece))
-        for piece in _PIECE.split(text)
+        for piece in pieces
         if "{" in piece
     ]
     return max((*divisors, *copies), default=0) > _MAX_COPIES

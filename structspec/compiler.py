@@ -117,9 +117,9 @@ class GrammarCompiler:
     ) -> Future[CompiledGrammar]:
         """Start compiling, or share what is being or has been compiled; returns at once.
 
-        Each call is for one matcher: what many of them take is built meanwhile. Every error, of validation too, arrives through the future, which is shared with others
-        and cannot be cancelled. Raises InvalidRequest only for an unknown backend or what is no
-        constraint.
+        Each call is for one matcher: what many of them take is built meanwhile. Every error, of
+        validation too, arrives through the future, which is shared with others and cannot be
+        cancelled. Raises InvalidRequest only for an unknown backend or what is no constraint.
         """
         name: BackendName = backend or self._backend
         check_backend_name(name)

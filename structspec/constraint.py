@@ -56,6 +56,10 @@ class JsonSchema:
         """The schema as canonical JSON text; raises GrammarError where it is not JSON."""
         return _canonical(self.schema, "the schema")
 
+    def remember(self, text: str) -> None:
+        """Take note of `text`, which somebody has worked out before."""
+        vars(self)["text"] = text
+
     @property
     def key(self) -> tuple[str, ...]:
         """Equal keys compile to the same grammar."""

@@ -6,7 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jsonschema
@@ -17,7 +17,7 @@ from referencing.exceptions import Unresolvable
 from structspec.constraint import escape
 from structspec.errors import GrammarError, OutputInvalid
 from structspec.grammars.formats import FORMATS, is_format
-from structspec.grammars.schema_reading import read_draft
+from structspec.grammars.schema_reading import draft_of_text, read_draft
 from structspec.json_patterns import compile_pattern, with_ecma_patterns
 from structspec.json_references import is_stack_end
 
@@ -25,6 +25,8 @@ Path = tuple[Any, ...]  # keys and indexes from the root
 
 MAX_ERRORS = 10  # a broken list of 500 records is understood from its first ten
 MAX_MESSAGE = 300
+_MAX_NESTED = 200  # objects and lists: of fewer even Python's stack holds each inside another
+_TOO_DEEP = "the schema is nested too deeply to be checked"
 _DATA_KEYWORDS = {"const", "enum", "default", "examples", "example"}  # hold values, not schemas
 _NAMED = (("properties",), ("$defs",), ("definitions",), ("dependentSchemas",))
 
@@ -69,34 +71,47 @@ def make_validator(schema: dict[str, Any]) -> Any:
     """
     draft = read_draft(schema).validator
     try:
-        for path, part in _subschemas(schema, ()):
-            _check_patterns(part, path)
-        return with_ecma_patterns(draft)(
-            _without_draft(schema, draft), format_checker=_FORMATS, registry=SPECIFICATIONS
-        )
+        _check_all_patterns(schema)
+        return _validator(schema, draft)
     except RecursionError:
-        raise GrammarError("the schema is nested too deeply to be checked", pointer="#") from None
+        raise GrammarError(_TOO_DEEP, pointer="#") from None
 
 
-def compile_validator(schema: dict[str, Any]) -> Callable[[Any], tuple[str, ...]]:
+def compile_validator(
+    schema: dict[str, Any], text: str | None = None
+) -> Callable[[Any], tuple[str, ...]]:
     """A thread-safe function from a parsed value to its violations, as `#/age: message`.
 
-    Raises what `make_validator` does.
+    Raises what `make_validator` does, and at once; the validator itself is made when the first
+    value comes, which is when a model has written one. `text` is the schema's canonical JSON,
+    where there is one.
     """
-    validator = make_validator(schema)
+    if text is None or sum(map(text.count, "{[")) > _MAX_NESTED:
+        validator = make_validator(schema)
+        return partial(_violations, lambda: validator)
+    draft = draft_of_text(text).validator
+    if '"pattern' in text:
+        _check_all_patterns(schema)
+    return partial(_violations, cache(lambda: _validator(schema, draft)))
 
-    def violations(value: Any) -> tuple[str, ...]:
-        try:
-            errors = sorted(validator.iter_errors(value), key=lambda error: str(error.json_path))
-        except Unresolvable as error:
-            raise GrammarError(f"$ref {error.ref!r} leads nowhere in this schema") from None
-        except BaseException as error:
-            if not is_stack_end(error):
-                raise
-            return ("#: the value is nested too deeply to be checked",)
-        return tuple(_describe(error) for error in errors[:MAX_ERRORS])
 
-    return violations
+def _violations(validator: Callable[[], Any], value: Any) -> tuple[str, ...]:
+    try:
+        found = validator().iter_errors(value)
+        errors = sorted(found, key=lambda error: str(error.json_path))
+    except Unresolvable as error:
+        raise GrammarError(f"$ref {error.ref!r} leads nowhere in this schema") from None
+    except BaseException as error:
+        if not is_stack_end(error):
+            raise
+        return ("#: the value is nested too deeply to be checked",)
+    return tuple(_describe(error) for error in errors[:MAX_ERRORS])
+
+
+def _validator(schema: dict[str, Any], draft: Any) -> Any:
+    return with_ecma_patterns(draft)(
+        _without_draft(schema, draft), format_checker=_FORMATS, registry=SPECIFICATIONS
+    )
 
 
 def _without_draft(schema: dict[str, Any], draft: Any) -> dict[str, Any]:
@@ -123,8 +138,13 @@ def _subschemas(schema: Any, path: Path) -> Iterator[tuple[Path, dict[str, Any]]
             yield from _subschemas(value, (*path, keyword))
 
 
-def _check_patterns(schema: dict[str, Any], path: Path) -> None:
+def _check_all_patterns(schema: dict[str, Any]) -> None:
     """Refuse a pattern that finished output could not be checked against, before there is any."""
+    for path, part in _subschemas(schema, ()):
+        _check_patterns(part, path)
+
+
+def _check_patterns(schema: dict[str, Any], path: Path) -> None:
     if isinstance(schema.get("pattern"), str):
         _check_pattern(schema["pattern"], (*path, "pattern"))
     if isinstance(schema.get("patternProperties"), dict):

@@ -174,12 +174,15 @@ def _resolve_constraint(given: Mapping[str, Any], target: SchemaTarget | None) -
             _of_type(given, "closed", (bool,))
         schema = given["schema"]
         default = schema if isinstance(schema, JsonSchema) else JsonSchema(True)
-        return JsonSchema(
+        constraint = JsonSchema(
             target.json_schema,
             style=given.get("style", default.style),
             property_order=given.get("property_order", default.property_order),
             closed=given.get("closed", default.closed),
         )
+        if target.schema_text is not None:
+            constraint.remember(target.schema_text)
+        return constraint
     if "regex" in given:
         return Regex(_of_type(given, "regex", (str,)))
     if "choices" in given:

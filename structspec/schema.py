@@ -48,6 +48,7 @@ class SchemaTarget:
     unheld: tuple[Finding, ...] = ()
     reads_markers: bool = False
     unheld_open: tuple[Finding, ...] = ()
+    schema_text: str | None = None  # its canonical JSON, where that was written already
 
 
 def resolve_schema(schema: Any) -> SchemaTarget:
@@ -67,7 +68,8 @@ def resolve_schema(schema: Any) -> SchemaTarget:
 @lru_cache(maxsize=256)  # reading a schema takes a millisecond, and requests come with the same
 def _from_text(schema_text: str) -> SchemaTarget:
     loaded = _load_schema(schema_text)
-    violations = compile_validator(loaded)
+    known = schema_text if schema_text.startswith("{") else None  # a bool becomes an object
+    violations = compile_validator(loaded, known)
     name = str(loaded.get("title", "JSON"))
 
     def validate(text: str) -> Any:
@@ -78,7 +80,7 @@ def _from_text(schema_text: str) -> SchemaTarget:
     def read(text: str) -> Any:
         return parse_json(text, allow_duplicates=True)
 
-    return SchemaTarget(loaded, validate, read, name)
+    return SchemaTarget(loaded, validate, read, name, schema_text=known)
 
 
 def _load_schema(schema_text: str) -> dict[str, Any]:

@@ -89,7 +89,13 @@ class Service:
         return built.engine
 
     def prepare(self, prompt: Prompt, task: Task) -> Prepared:
-        """Tokenise, check lengths and start compiling; the request itself does not start yet."""
+        """Start compiling, tokenise and check lengths; the request itself does not start yet."""
+        compiled: Future[CompiledGrammar] | None = None
+        if task.constraint is not None:  # first: it is compiled beside all that follows
+            compiled = self.compiler.submit(task.constraint, task.backend)
+            compiled = unless_unsupported(
+                compiled, task.constraint, task.on_unsupported, task.unheld
+            )
         token_ids = self._encode(prompt, task)
         num_left = self.max_model_len - len(token_ids)
         if num_left < 1:
@@ -99,12 +105,6 @@ class Service:
             )
         params = SamplingParams(**{**self._default_sampling(), **task.sampling})
         max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
-        compiled: Future[CompiledGrammar] | None = None
-        if task.constraint is not None:
-            compiled = self.compiler.submit(task.constraint, task.backend)
-            compiled = unless_unsupported(
-                compiled, task.constraint, task.on_unsupported, task.unheld
-            )
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
         return Prepared(request, task)
 
