@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from concurrent.futures import CancelledError
@@ -12,9 +13,11 @@ from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledReques
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.memory_pressure import MemoryPressure
 from structspec.engine.progress import append_tokens, record_step
-from structspec.errors import Cancelled, StructspecError
+from structspec.errors import Cancelled, EngineError, StructspecError
 from structspec.request import FinishReason, Request, RequestStatus
 from structspec.vocabulary import Vocabulary
+
+logger = logging.getLogger("structspec")
 
 
 class _Share(NamedTuple):
@@ -292,6 +295,9 @@ class Scheduler:
                 self.fail(request, error)
             except CancelledError:
                 self.fail(request, Cancelled("the compiler was closed"))
+            except Exception as error:  # the library's: no other request is to suffer from it
+                logger.exception("request %d got no matcher", request.request_id)
+                self.fail(request, EngineError(f"the grammar gave no matcher: {error!r}"))
 
     def _finish(
         self, request: Request, reason: FinishReason, error: StructspecError | None = None

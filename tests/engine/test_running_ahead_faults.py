@@ -34,6 +34,20 @@ def test_a_grammar_that_fails_in_the_step_that_reads_the_prompt_is_told_once():
             assert watched.step() == []
 
 
+def test_a_grammar_that_gives_no_matcher_fails_its_own_request(caplog):
+    class Empty(ToyGrammar):
+        def matcher(self):
+            raise RuntimeError("no matchers left")
+
+    watched = Watched()
+    bad = watched.start(Ask([0, 1], ("c",)), ready(Empty(("c",))))
+    good = watched.start(LONG)
+    watched.run()
+    assert isinstance(bad.error, EngineError) and "no matchers left" in str(bad.error)
+    LONG.check(good)
+    assert "got no matcher" in caplog.text
+
+
 def failing_after(num_calls: int) -> type[CertainMatcher]:
     """A matcher that gives up when it was asked so often, and is of no use from then on."""
 
