@@ -33,8 +33,8 @@ Listener = Callable[[News], None]
 class EngineLoop:
     """Steps an engine while there is work and sleeps while there is none; all methods thread-safe.
 
-    A listener is called on the engine's thread and must return at once. Closing cancels what runs,
-    and gives back a GPU's memory.
+    A listener is called on the engine's thread and must return at once; what it raises is logged.
+    Closing cancels what runs, and gives back a GPU's memory.
     The engine is built on its thread too: each thread that computes with torch gets OpenMP threads
     of its own, and once there are more of them than cores they sleep between a step's hundreds of
     parallel loops instead of spinning, which made a step on two cores a quarter slower.
@@ -150,8 +150,15 @@ class EngineLoop:
         if not request.is_finished:
             text = request.text.take()
             if text:
-                listener(News(text, None))
+                _pass_on(News(text, None), listener)
             return
         del self._listeners[request.request_id]
         request.stats.seconds = time.perf_counter() - request.arrival_time
-        listener(News(request.text.take_rest(), request))
+        _pass_on(News(request.text.take_rest(), request), listener)
+
+
+def _pass_on(news: News, listener: Listener) -> None:
+    try:
+        listener(news)
+    except Exception:  # the others are still to be told theirs
+        logger.exception("a listener failed")

@@ -78,6 +78,25 @@ def test_when_the_thread_fails_everybody_is_told_what_happened(toy: ToyEngine, c
         loop.submit(request_for([0], 1), news.put)
 
 
+@pytest.mark.parametrize("is_closed", [False, True], ids=["running", "closing"])
+def test_a_listener_that_fails_keeps_no_news_from_the_others(toy: ToyEngine, is_closed, caplog):
+    def deaf(news: News) -> None:
+        raise RuntimeError("who listens?")
+
+    loop = EngineLoop(lambda: toy.engine)
+    news: queue.SimpleQueue[News] = queue.SimpleQueue()
+    requests = [request_for([0, 1], index) for index in range(2)]
+    for request, listener in zip(requests, (deaf, news.put), strict=True):
+        loop.submit(request, listener)
+    if is_closed:
+        loop.close()
+    while news.get(timeout=10).finished is None:
+        pass
+    loop.close()
+    assert all(request.is_finished for request in requests)
+    assert "who listens?" in caplog.text
+
+
 def test_what_goes_wrong_while_the_engine_is_built_is_raised_to_who_asked_for_it():
     def build() -> Engine:
         raise FileNotFoundError("weights")
