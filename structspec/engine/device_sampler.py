@@ -39,6 +39,7 @@ from structspec.vocabulary import Vocabulary
 
 _LARGEST_TOP_K = np.iinfo(np.int32).max  # far beyond any vocabulary
 _SMALLEST_TEMPERATURE = 1e-20  # of draws: logits divided by it are still finite float32
+_LARGEST_TEMPERATURE = 1e30  # forbidden tokens' -inf divided by infinity would be no number
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +267,7 @@ class _Constants:
         )
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
-            "temperature": np.array(
-                [p.temperature and max(p.temperature, _SMALLEST_TEMPERATURE) for p in params],
-                np.float32,
-            ),
+            "temperature": np.array([_drawable(p.temperature) for p in params], np.float32),
             "top_k": np.array([min(p.top_k, _LARGEST_TOP_K) for p in params], np.int32),
             "top_p": np.array([p.top_p for p in params], np.float32),
             "min_p": np.array([p.min_p for p in params], np.float32),
@@ -281,6 +279,11 @@ class _Constants:
                 np.int8,
             ),
         }
+
+
+def _drawable(temperature: float) -> float:
+    """A temperature that float32 can divide logits by, or 0."""
+    return temperature and min(max(temperature, _SMALLEST_TEMPERATURE), _LARGEST_TEMPERATURE)
 
 
 def _pad(array: NDArray[Any], values: Sequence[int] | NDArray[Any], padding: int) -> None:

@@ -22,9 +22,11 @@ def compute_target_probs(
     likely as the k-th best; top-p, on what is left, what is at least as likely as the last token
     needed to reach `top_p`. Equals are kept or dropped together, so no order among them matters.
     """
-    # At least the smallest normal float32: a smaller one may count as 0, and 0 / 0 is no number.
-    smallest = torch.finfo(torch.float32).tiny
-    temperature = _column([max(p.temperature, smallest) for p in params], logits.device)
+    # A normal float32: a smaller one may count as 0, a larger one is infinite, and neither 0 / 0
+    # nor a forbidden token's -inf / inf is a number.
+    least, most = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
+    temperatures = [min(max(p.temperature, least), most) for p in params]
+    temperature = _column(temperatures, logits.device)
     scores = logits.float() - logits.amax(dim=-1, keepdim=True).float()
     weights = scores.div_(temperature).exp_()  # the best is 1: no temperature overflows
     if any(p.min_p > 0 for p in params):

@@ -247,6 +247,34 @@ def test_the_smallest_temperatures_draw_the_best_token(limit: dict[str, Any]) ->
     assert [ids[0] for ids in sampled.read().token_ids] == logits.argmax(-1).tolist()
 
 
+@pytest.mark.parametrize("limit", [{}, {"top_p": 0.99}])
+def test_the_largest_temperatures_draw_any_allowed_token_and_no_other(
+    limit: dict[str, Any],
+) -> None:
+    vocabulary = Vocabulary.bytes()
+    requests = [constrained_request(Regex("[a-f]+x")) for _ in range(60)]
+    for index, request in enumerate(requests):
+        temperature = (1e20, 1e38, 1e300)[index % 3]
+        request.params = SamplingParams(temperature=temperature, **limit)
+        request.seed = index
+    batch = Batch([ScheduledRequest(request, 1, 0, True, 1) for request in requests])
+    logits = torch.randn(60, vocabulary.vocab_size, generator=torch.Generator().manual_seed(0))
+    draft = guessed([[]] * 60)
+    mask = Masker(vocabulary).fill(batch, draft)
+    last = torch.zeros(64, dtype=torch.int64)
+    sampler = DeviceSampler(vocabulary, [64], 0, last, Lanes(CPU), lambda rows: rows)
+    plain = RejectionSampler(vocabulary.vocab_size, vocabulary.stop_token_ids)
+    for sampled in (sampler(logits, batch, draft, mask), plain(logits, batch, draft, mask)):
+        assert {bytes(ids) for ids in sampled.read().token_ids} == {
+            b"a",
+            b"b",
+            b"c",
+            b"d",
+            b"e",
+            b"f",
+        }
+
+
 def test_drafts_with_probabilities_go_through_the_plain_sampler() -> None:
     vocabulary = Vocabulary.bytes()
     request = Request(0, [1], SamplingParams(temperature=1.0, top_k=1), 10)

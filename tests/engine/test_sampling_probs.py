@@ -68,6 +68,7 @@ FOUR = logs(4, 3, 2, 1)
         ),
         pytest.param({"temperature": 1e-320}, [1, 0, 0, 0], id="temperature-of-0-in-float32"),
         pytest.param({"temperature": 1e30}, [0.25] * 4, id="huge-temperature"),
+        pytest.param({"temperature": 1e300}, [0.25] * 4, id="temperature-beyond-float32"),
     ],
 )
 def test_four_tokens(params, expected):
