@@ -84,8 +84,11 @@ class Llama:
         self._embedding = reader.tensor("model.embed_tokens.weight")
         self._layers = [_read_layer(reader, index) for index in range(config.num_layers)]
         self._norm = reader.tensor("model.norm.weight")
-        head = "model.embed_tokens" if config.is_embedding_tied else "lm_head"
-        self._lm_head = reader.linear(head)
+        self._lm_head = (
+            make_linear(self._embedding, is_invariant=is_batch_invariant)
+            if config.is_embedding_tied
+            else reader.linear("lm_head")
+        )
         tables = rope_table(config.rope, config.head_dim, config.max_model_len)
         self._cos, self._sin = (table.to(device) for table in tables)
         self._arrivals = make_arrivals(config.hidden_size, device)

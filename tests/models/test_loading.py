@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import torch
 
 from structspec.errors import InvalidRequest, ModelError, ModelNotFound, OutOfMemory
 from structspec.models import find_model, load_model, loading
-from structspec.models.loading import choose_device, choose_dtype
 from structspec.models.config import config_from_json
+from structspec.models.dummy import DummyWeights
 from structspec.models.folder import INDEX_FILE, SINGLE_FILE, SafetensorsWeights
 from structspec.models.gguf_file import GgufFile
 from structspec.models.gguf_model import GgufWeights, config_from_gguf
+from structspec.models.llama import Llama
+from structspec.models.loading import choose_device, choose_dtype
 from tests.models.reference import save_tiny_model
 
 LLAMA = {
@@ -78,6 +81,21 @@ def test_a_missing_weight_is_named(copy_of_tiny: Path) -> None:
     change_json(copy_of_tiny / "config.json", num_hidden_layers=3)
     with pytest.raises(ModelError, match=r"model\.layers\.2\.input_layernorm\.weight"):
         load_model(copy_of_tiny)
+
+
+@pytest.mark.parametrize("is_tied", [False, True], ids=["own-head", "tied-head"])
+def test_each_weight_is_read_once(is_tied: bool) -> None:
+    config = config_from_json({**LLAMA, "tie_word_embeddings": is_tied})
+    stored = DummyWeights(config, torch.float32, torch.device("cpu"))
+    num_reads: Counter[str] = Counter()
+
+    class Counted(dict[str, torch.Tensor]):
+        def __getitem__(self, name: str) -> torch.Tensor:
+            num_reads[name] += 1
+            return super().__getitem__(name)
+
+    Llama(config, Counted(stored), torch.float32, torch.device("cpu"))
+    assert num_reads == Counter(set(stored))
 
 
 def test_an_unknown_name_lists_what_would_work() -> None:
