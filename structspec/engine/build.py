@@ -11,10 +11,11 @@ import torch
 from structspec.config import EngineConfig
 from structspec.drafters.hybrid import HybridDrafter
 from structspec.engine.block_manager import BlockManager
-from structspec.engine.device_runner import DeviceRunner, max_num_logits_rows
+from structspec.engine.device_runner import DeviceRunner
 from structspec.engine.device_sampler import DeviceSampler
 from structspec.engine.engine import Engine, Runner, Sampler
 from structspec.engine.lanes import Lanes
+from structspec.engine.memory import max_num_logits_rows
 from structspec.engine.model_runner import ModelRunner
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.scheduler import Scheduler

@@ -24,7 +24,7 @@ from structspec.engine.batch import Batch, Draft
 from structspec.engine.block_tables import MAX_UPDATES, BlockTables
 from structspec.engine.graphs import Graphs, bucket_sizes
 from structspec.engine.kv_cache import KVCache
-from structspec.engine.memory import build_kv_cache
+from structspec.engine.memory import build_kv_cache, max_num_logits_rows
 from structspec.engine.staging import Field, Layout, Staging, make_layout
 from structspec.models.inputs import AttentionMetadata, ForwardInput
 from structspec.models.network import Network
@@ -244,12 +244,6 @@ class DeviceRunner:
         arrays, token_ids, metadata = self._inputs(size)
         rows = arrays["logits_rows"][:num_rows]
         return self._network.forward(ForwardInput(token_ids, rows, metadata), self.kv_cache).float()
-
-
-def max_num_logits_rows(config: EngineConfig) -> int:
-    """The most rows that one step can sample from."""
-    most = config.max_num_requests + config.max_num_draft_tokens
-    return min(most, config.max_num_batched_tokens)
 
 
 def _token_ids(batch: Batch, draft: Draft) -> list[int]:

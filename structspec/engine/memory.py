@@ -129,12 +129,13 @@ def graph_bytes(vocab_size: int, engine: EngineConfig) -> int:
     """About what the graphs of all sizes will hold."""
     if engine.enforce_eager:
         return 0
-    return _GRAPH_BYTES + _NUM_GRAPH_COPIES * _max_num_logits_rows(engine) * vocab_size * 4
+    return _GRAPH_BYTES + _NUM_GRAPH_COPIES * max_num_logits_rows(engine) * vocab_size * 4
 
 
-def _max_num_logits_rows(engine: EngineConfig) -> int:
+def max_num_logits_rows(engine: EngineConfig) -> int:
+    """The most rows that one step can sample from."""
     most = engine.max_num_requests + engine.max_num_draft_tokens
-    return max(MIN_ROWS, min(most, engine.max_num_batched_tokens))
+    return min(most, engine.max_num_batched_tokens)
 
 
 def run_largest_step(network: Network, engine: EngineConfig) -> None:
@@ -149,6 +150,7 @@ def run_largest_step(network: Network, engine: EngineConfig) -> None:
     cu_seqlens_q = torch.tensor(starts, device=device)
     table_shape = (len(starts) - 1, -(-context // block_size))
     rows = torch.arange(num_rows, device=device)
+    num_logits_rows = max(MIN_ROWS, max_num_logits_rows(engine))
     metadata = AttentionMetadata(
         positions=rows % context,
         slot_mapping=torch.full_like(rows, -1),
@@ -156,7 +158,7 @@ def run_largest_step(network: Network, engine: EngineConfig) -> None:
         context_lens=cu_seqlens_q.diff(),
         block_tables=torch.zeros(table_shape, dtype=torch.int64, device=device),
     )
-    inputs = ForwardInput(torch.zeros_like(rows), rows[: _max_num_logits_rows(engine)], metadata)
+    inputs = ForwardInput(torch.zeros_like(rows), rows[:num_logits_rows], metadata)
     cache = KVCache(network.config, 1, block_size, network.dtype, device)
     logits = network.forward(inputs, cache).float()
     copies = [logits.clone() for _ in range(_NUM_SAMPLING_COPIES)]

@@ -12,9 +12,10 @@ from structspec.config import EngineConfig, SpeculativeConfig
 from structspec.constraint import Regex
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, guessed
 from structspec.engine.block_tables import MAX_UPDATES, BlockTables
-from structspec.engine.device_runner import DeviceRunner, max_num_logits_rows
+from structspec.engine.device_runner import DeviceRunner
 from structspec.engine.device_sampler import DeviceSampled, DeviceSampler
 from structspec.engine.lanes import Lanes
+from structspec.engine.memory import max_num_logits_rows
 from structspec.engine.model_runner import ModelRunner
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.sampling_probs import compute_target_probs
