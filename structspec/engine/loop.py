@@ -123,7 +123,8 @@ class EngineLoop:
                     self._tell(request)
                 if self._engine.is_idle and not news:
                     self._sleep()
-        except Exception as error:  # nobody may wait for ever for a thread that is gone
+        # Also a panic in a library's Rust code: nobody may wait for ever for a thread that is gone.
+        except BaseException as error:
             logger.exception("the engine's thread failed")
             last_error = EngineError(f"the engine's thread failed: {error!r}")
         with self._wake:

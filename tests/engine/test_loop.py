@@ -60,9 +60,16 @@ def test_cancelling_what_was_never_submitted_or_has_finished_disturbs_nobody(toy
     loop.close()
 
 
-def test_when_the_thread_fails_everybody_is_told_what_happened(toy: ToyEngine, caplog):
+class Panic(BaseException):
+    """As Rust libraries raise, past every `except Exception`."""
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, Panic])
+def test_when_the_thread_fails_everybody_is_told_what_happened(
+    toy: ToyEngine, kind: type[BaseException], caplog
+):
     def explode(**_: bool) -> None:
-        raise RuntimeError("no more memory")
+        raise kind("no more memory")
 
     toy.scheduler.schedule = explode  # type: ignore[method-assign, assignment]
     loop = EngineLoop(lambda: toy.engine)
