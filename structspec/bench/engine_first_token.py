@@ -1,7 +1,7 @@
 """How long a caller waits for the first token, one request at a time, and what a schema adds.
 
     plain    no constraint
-    first    a schema of the workload for the first time in this process
+    first    a schema of the workload, met for the first time if no other part came before
     fresh    the same with a property that no schema before had: known but for that
     warm     the very same request again
 

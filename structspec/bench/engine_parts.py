@@ -21,6 +21,7 @@ from structspec.bench.engine_steps import run_steps
 from structspec.bench.engine_workload import TESTS, Workload
 from structspec.config import EngineConfig
 from structspec.errors import InvalidRequest, StructspecError
+from structspec.models.loading import DType
 from structspec.service import Service
 
 DRAFT_TESTS = ("plain", "same", "copy")
@@ -145,7 +146,7 @@ def check_tests(tests: Sequence[str] | None) -> list[str]:
 
 def run_parts(
     model: str,
-    dtype: torch.dtype,
+    dtype: DType,
     device: str,
     config: EngineConfig,
     workload: Workload,
@@ -154,15 +155,19 @@ def run_parts(
 ) -> Iterator[Figure]:
     """Load the model and measure the parts in this order; each figure comes once it is known.
 
-    A part that fails says so in a figure, and the others are still measured.
+    A part that fails or lacks the time for all of it says so in a figure, and the others are still
+    measured.
     """
     start = time.perf_counter()
     service = Service(model, dtype=dtype, device=device, config=config)
     try:
         yield _describe(service, model, config) | {"start_up_s": time.perf_counter() - start}
         for part in parts:
+            patience = Patience(settings.part_seconds)
             try:
-                yield from PARTS[part](service, workload, settings, Patience(settings.part_seconds))
+                yield from PARTS[part](service, workload, settings, patience)
+                if patience.is_over:
+                    yield {"part": "cut", "name": part}
             except StructspecError as error:
                 yield {"part": "failed", "name": part, "error": str(error)}
         yield {"part": "memory", **_memory(network_of(service).device)}

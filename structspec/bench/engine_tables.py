@@ -105,14 +105,14 @@ COLUMNS: Mapping[str, Columns] = {
         "warm": _first_token_text("warm_ms"),
         "fresh": _first_token_text("fresh_ms"),
         "fresh − warm": _first_token_text("fresh_minus_warm_ms"),
-        "never met": _first_token_text("first_ms"),
+        "first met": _first_token_text("first_ms"),
     },
     "prefill": {
         "prompts": lambda row: str(row["prompts"]),
         "tokens each": lambda row: f"{row['prompt_tokens']:,}",
         "tokens/s": lambda row: f"{row['tokens_per_second']:,.0f}",
-        "TFLOP/s": lambda row: f"{row['tflops']:.1f}" if "tflops" in row else "",
-        "a product's": lambda row: f"{row['matrix_tflops']:.1f}",
+        "TFLOP/s": lambda row: f"{row['tflops']:.3g}" if "tflops" in row else "",
+        "a product's": lambda row: f"{row['matrix_tflops']:.3g}",
     },
     "steps": _step_columns(),
 }

@@ -121,5 +121,5 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         dest="speculative",
         action="store_false",
         default=None,
-        help="one token per step; at temperature 0 the output is the same, only slower",
+        help="one token per step; at temperature 0, in float32, the same output, only slower",
     )

@@ -25,7 +25,9 @@ wrote, tokens and time.
 
 def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `bench` and what it measures."""
-    parser = commands.add_parser("bench", help="score the grammar layer on a benchmark")
+    parser = commands.add_parser(
+        "bench", help="measure constraints, what they cost in quality, or the engine's speed"
+    )
     parts = parser.add_subparsers(required=True, metavar="part")
     _add_grammars(parts)
     _add_quality(parts)

@@ -21,6 +21,7 @@ DESCRIPTION = """\
 Have a model write many outputs at once, with and without constraints, and measure tokens per
 second, the time between tokens and to the first, and what a constraint costs beside plain text.
 """
+_BEFORE_OTHERS = "first-token"  # they compile schemas that it must be the first to meet
 _PARTS = {
     "speed": "every test at every number of requests (the default)",
     "drafts": "plain, same and copy once more with drafts",
@@ -40,7 +41,12 @@ def add_engine(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog="parts: " + "; ".join(f"{name}: {text}" for name, text in _PARTS.items()),
     )
     parser.set_defaults(run=run_bench_engine)
-    parser.add_argument("data", type=Path, metavar="DATA", help="a workload, a .json file")
+    parser.add_argument(
+        "data",
+        type=Path,
+        metavar="DATA",
+        help="a workload, such as tests/data/structured-workload.json",
+    )
     parser.add_argument(
         "--part", action="append", metavar="NAME", help="see below; give it several times"
     )
@@ -64,8 +70,15 @@ def _add_how_much(group: argparse._ArgumentGroup) -> None:
         default=[1, 8, 32, 128, 256],
         help="numbers of requests at once",
     )
-    group.add_argument("--test", action="append", metavar="NAME", help="default: all")
-    group.add_argument("--max-tokens", type=int, metavar="N", default=256)
+    group.add_argument(
+        "--test",
+        action="append",
+        metavar="NAME",
+        help="plain, same, pool, fresh, regex or copy; give it several times (default: all)",
+    )
+    group.add_argument(
+        "--max-tokens", type=int, metavar="N", default=256, help="of an output: %(default)s"
+    )
     group.add_argument(
         "--rounds", type=int, metavar="N", default=3, help="after a first to warm up"
     )
@@ -82,34 +95,55 @@ def _add_how_much(group: argparse._ArgumentGroup) -> None:
         help="of prefill",
     )
     group.add_argument(
-        "--contexts", type=int, nargs="+", metavar="N", default=[256, 2048, 8192, 32768]
+        "--contexts",
+        type=int,
+        nargs="+",
+        metavar="N",
+        default=[256, 2048, 8192, 32768],
+        help="tokens before what is written, of steps",
     )
-    group.add_argument("--guesses", type=int, nargs="+", metavar="N", default=[0, 1, 3, 4, 7, 15])
+    group.add_argument(
+        "--guesses",
+        type=int,
+        nargs="+",
+        metavar="N",
+        default=[0, 1, 3, 4, 7, 15],
+        help="of a request, of steps",
+    )
     group.add_argument("--unbounded", action="store_true", help="strings without maxLength")
 
 
 def _add_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--model", default="smollm2-135m", help="default: %(default)s")
-    group.add_argument("--device", default="cpu", help="default: %(default)s")
+    group.add_argument("--device", default="auto", help="default: a GPU if there is one")
     group.add_argument(
-        "--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="of weights"
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        default="auto",
+        help="of weights; default: bfloat16 on a GPU, else float32",
     )
     group.add_argument(
         "--load-format", choices=("auto", "dummy"), default="auto", help="dummy: random weights"
     )
-    group.add_argument("--max-model-len", type=int, metavar="N")
-    group.add_argument("--max-num-batched-tokens", type=int, metavar="N")
-    group.add_argument("--max-num-draft-tokens", type=int, metavar="N")
-    group.add_argument("--gpu-memory-utilization", type=float, metavar="SHARE", default=0.9)
-    group.add_argument("--batch-invariant", action="store_true")
+    group.add_argument("--max-model-len", type=int, metavar="N", help="the longest context")
+    group.add_argument("--max-num-batched-tokens", type=int, metavar="N", help="of a step")
+    group.add_argument("--max-num-draft-tokens", type=int, metavar="N", help="of a step")
+    group.add_argument(
+        "--gpu-memory-utilization",
+        type=float,
+        metavar="SHARE",
+        default=0.9,
+        help="what the engine may take: %(default)s",
+    )
+    group.add_argument(
+        "--batch-invariant", action="store_true", help="the same bits in any batch; slower"
+    )
     group.add_argument("--enforce-eager", action="store_true", help="without CUDA graphs")
     group.add_argument("--no-async", action="store_true", help="read a step before the next")
 
 
 def run_bench_engine(options: argparse.Namespace) -> int:
     """Generate, time and print; 1 if a part failed. Other errors are raised."""
-    import torch
-
     from structspec.bench.engine_parts import run_parts
     from structspec.bench.engine_tables import engine_tables
     from structspec.bench.engine_workload import read_workload
@@ -124,7 +158,7 @@ def run_bench_engine(options: argparse.Namespace) -> int:
             lines = stack.enter_context(options.lines.open("a", encoding="utf-8"))
         for figure in run_parts(
             options.model,
-            getattr(torch, options.dtype),
+            options.dtype,
             options.device,
             config,
             workload,
@@ -140,6 +174,10 @@ def run_bench_engine(options: argparse.Namespace) -> int:
         title = f"{options.model}, {options.dtype}, {options.device}, {options.max_tokens} tokens"
         for table in engine_tables(figures, title):
             wide_console().print(table)
+    for figure in figures:
+        if figure["part"] == "cut":
+            told = f"{figure['name']} took longer than --part-seconds; what is missing was left out"
+            print(f"structspec: {told}", file=sys.stderr)
     failed = [figure for figure in figures if figure["part"] == "failed"]
     for figure in failed:
         print(f"structspec: {figure['name']} failed: {figure['error']}", file=sys.stderr)
@@ -150,7 +188,8 @@ def _choose_parts(names: list[str] | None) -> list[str]:
     for name in names or ():
         if name not in _PARTS:
             raise InvalidRequest(f"there is no part {name!r}; known are {', '.join(_PARTS)}")
-    return list(dict.fromkeys(names or ["speed"]))
+    chosen = dict.fromkeys(names or ["speed"])
+    return sorted(chosen, key=lambda name: name != _BEFORE_OTHERS)
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -114,7 +114,8 @@ def test_figures_are_medians_and_ratios_are_taken_run_by_run() -> None:
 
 def command(path: Path, model: Path) -> list[str]:
     small = ["--requests", "1", "3", "--rounds", "1", "--max-tokens", "4", "--test", "regex"]
-    return ["bench", "engine", str(path), "--model", str(model), "--load-format", "dummy", *small]
+    dummy = ["--load-format", "dummy"]
+    return ["bench", "engine", str(path), "--model", str(model), "--device", "cpu", *dummy, *small]
 
 
 def test_the_command_prints_a_table_or_json(
@@ -135,7 +136,8 @@ def test_all_parts_of_one_model_are_lines_and_tables(
     model: Path, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = ["first-token", "prefill", "neighbours", "drafts", "steps"]
-    wanted = [word for part in parts for word in ("--part", part)]
+    asked = [*parts[1:], parts[0]]  # its schemas must not be known from the others
+    wanted = [word for part in asked for word in ("--part", part)]
     sizes = ["--pairs", "1", "--neighbours", "2", "--prompts", "2", "30", "--max-tokens", "12"]
     growth = ["--contexts", "20", "40", "9999", "--guesses", "0", "2"]
     lines = ["--lines", str(tmp_path / "figures.jsonl")]
@@ -160,11 +162,13 @@ def test_all_parts_of_one_model_are_lines_and_tables(
             assert one["requests_per_step"] == one["requests"] and one["drafts_per_step"] == 0
 
 
-def test_a_part_whose_time_is_over_begins_nothing_new(
+def test_a_part_whose_time_is_over_begins_nothing_new_and_is_named(
     model: Path, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command(path, model), "--part-seconds", "0", "--json"]) == 0
-    assert not [one for one in json.loads(capsys.readouterr().out) if one["part"] == "speed"]
+    captured = capsys.readouterr()
+    assert [one["part"] for one in json.loads(captured.out)] == ["engine", "cut", "memory"]
+    assert "speed took longer than --part-seconds" in captured.err
 
 
 def test_a_part_that_fails_costs_no_other_one(
