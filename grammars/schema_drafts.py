@@ -39,6 +39,7 @@ _DRAFTS = (  # from the oldest
     _NINETEEN,
     NEWEST,
 )
+_FORMS = frozenset(("exclusiveMinimum", "exclusiveMaximum", "$id", "items"))  # that tell drafts
 _URI = re.compile(r"json-schema\.org/(?:draft-0([3467])|draft/(2019-09|2020-12))/schema#?$")
 
 
@@ -52,7 +53,11 @@ def draft_named(root: object) -> Draft | None:
 
 def draft_of_forms(schemas: Iterable[dict[str, Any]]) -> Draft:
     """The newest draft that knows the forms which the keywords of some subschemas have."""
-    return min((_draft_of_forms(schema) for schema in schemas), key=_DRAFTS.index)
+    found = NEWEST
+    for schema in schemas:
+        if not _FORMS.isdisjoint(schema) and (draft := _draft_of_forms(schema)) is not NEWEST:
+            found = min(found, draft, key=_DRAFTS.index)
+    return found
 
 
 def _draft_of_forms(schema: dict[str, Any]) -> Draft:

@@ -19,6 +19,7 @@ NOTES = {"title": "T", "description": "D", "$comment": "C", "examples": [1]}
         lambda notes: {"properties": {"title": {"type": "string", **notes}}},
         lambda notes: {"properties": {"description": {"title": "t", **notes}}, **notes},
         lambda notes: {"$defs": {"examples": notes}, "allOf": [{"minimum": 1, **notes}]},
+        lambda notes: {"properties": {"Größe": {"const": "é", **notes}}},
         lambda notes: {"items": {**notes, "not": {"const": {"title": "kept"}, **notes}}},
     ],
 )

@@ -14,6 +14,7 @@ from structspec.grammars.json.breaking import breaking
 from structspec.grammars.json.intersection import meet_all
 from structspec.grammars.json.meant import is_meant, marked, types_meant, untold
 from structspec.grammars.json.meeting import meeting
+from structspec.grammars.json.plain import keep, plain_key, recall
 from structspec.grammars.json.shapes import (
     ANY_SHAPES,
     ANYTHING,
@@ -140,8 +141,12 @@ class Expander:
         if claim in self._open_claims:
             self._circles.add(claim)
             return ()  # a value would have to meet itself first: the least solution is none
-        self._open_claims.add(claim)
         node, holds = self.node_of(claim), claim[1]
+        key = plain_key(node.schema) if holds else None
+        if key is not None and (known := recall(key, closed=self.closed)) is not None:
+            self._claims[claim] = known
+            return known
+        self._open_claims.add(claim)
         shapes = meeting(self, node) if holds else untold(breaking(self, node))
         if self.closed and holds:
             shapes = marked(node, shapes)
@@ -149,6 +154,8 @@ class Expander:
         self._circles.discard(claim)
         if not self._circles:  # else it holds only inside the circle
             self._claims[claim] = shapes
+        if key is not None:
+            keep(key, shapes, closed=self.closed)
         return shapes
 
     def of(self, goal: Goal) -> Shapes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd, lcm
 
 from structspec.grammars.json.integers import integer_range
@@ -44,6 +45,7 @@ _MAX_LISTED = 256  # multiples in a range are listed up to so many
 _MANTISSA = r"[1-9](\.[0-9]+)?[eE]"
 
 
+@lru_cache(maxsize=1024)
 def number_body(number: Number, *, is_lenient: bool) -> str:
     """The body of a Lark terminal for these numbers, `multiple` left out."""
     if number.values is not None:
@@ -91,6 +93,7 @@ def multiples_in_range(number: Number, step: Fraction, limit: int) -> tuple[Frac
     return tuple(value for n in range(first, last + 1) if number.has(value := n * step))
 
 
+@lru_cache(maxsize=1024)
 def has_number(number: Number) -> bool:
     """Whether there is any such number."""
     if number.values is not None:

@@ -115,6 +115,13 @@ def _goals(part: Part) -> tuple[Goal, ...]:
     return ()
 
 
+def _held(part: Part) -> tuple[Goal, ...]:
+    """The goals of what may stand in it."""
+    if isinstance(part, Array):
+        return (*part.prefix, part.rest)
+    return part.goals if isinstance(part, Plan) else ()
+
+
 def _is_finite(part: Part, finite: set[Goal]) -> bool:
     if isinstance(part, Plan):
         required = [slot.goal for slot in part.slots if slot.is_required]
@@ -133,6 +140,8 @@ def _without_infinite(part: Part, finite: set[Goal]) -> Part | None:
     """The part with everything left out that has no finite value."""
     if not _is_finite(part, finite):
         return None
+    if finite.issuperset(_held(part)):
+        return part
     if isinstance(part, Plan):
         slots = tuple(slot for slot in part.slots if slot.goal in finite)
         cells = tuple(cell for cell in part.cells if cell.goal in finite)
