@@ -27,9 +27,10 @@ class FakeLLM:
     text = '{"name": "Ada", "age": 36}'
     error: Exception | None = None
     asked: dict[str, Any]
+    device: str
 
-    def __init__(self, model: str) -> None:
-        type(self).asked = {"model": model}
+    def __init__(self, model: str, *, device: str) -> None:
+        type(self).asked, type(self).device = {"model": model}, device
 
     def __enter__(self) -> FakeLLM:
         return self
@@ -80,7 +81,7 @@ def test_raw_output_is_one_json_object(
 
 def test_only_options_that_were_given_are_passed_on(fake: type[FakeLLM]) -> None:
     main(["generate", "--prompt", "Hi"])
-    assert fake.asked == {"model": "smollm2-135m", "prompt": "Hi"}
+    assert fake.asked == {"model": "smollm2-135m", "prompt": "Hi"} and fake.device == "auto"
     main(
         [
             "generate",
@@ -95,12 +96,15 @@ def test_only_options_that_were_given_are_passed_on(fake: type[FakeLLM]) -> None
             "--no-speculation",
             "--model",
             "m",
+            "--device",
+            "cpu",
         ]
     )
     assert fake.asked == {
         **{"model": "m", "prompt": "Hi", "choices": ["a", "b"]},
         **{"seed": 3, "speculative": False},
     }
+    assert fake.device == "cpu"
 
 
 def test_what_goes_with_a_constraint_is_passed_on_as_python_says_it(fake: type[FakeLLM]) -> None:

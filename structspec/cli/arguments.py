@@ -51,6 +51,9 @@ def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     parser.set_defaults(run=run_generate)
     _add_model(parser)
+    parser.add_argument(
+        "--device", default="auto", help="cpu or cuda (default: a GPU if there is one)"
+    )
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--prompt", help="what to answer")
     prompt.add_argument(

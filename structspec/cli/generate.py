@@ -31,7 +31,7 @@ def run_generate(options: argparse.Namespace) -> int:
     with Console(stderr=True).status(f"Loading {options.model}") as status:
         from structspec.llm import LLM
 
-        with LLM(options.model) as llm:
+        with LLM(options.model, device=options.device) as llm:
             status.update("Writing")
             generation = llm.generate_raw(prompt, **arguments)
     print(
