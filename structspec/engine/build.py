@@ -34,6 +34,9 @@ class BuiltEngine:
     max_model_len: int
 
 
+_NUM_FREE_ON_GPU = 16  # rows of one tile: reading the weights takes longer than computing these
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     runner: Runner
@@ -59,7 +62,13 @@ def build_engine(loaded: LoadedModel, config: EngineConfig) -> BuiltEngine:
         parts.num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
     )
     engine = Engine(
-        Scheduler(config, block_manager, vocabulary, max_model_len),
+        Scheduler(
+            config,
+            block_manager,
+            vocabulary,
+            max_model_len,
+            num_free_tokens=_NUM_FREE_ON_GPU if is_cuda else 1,
+        ),
         HybridDrafter(vocabulary, config.speculative),
         parts.runner,
         Masker(vocabulary, is_pinned=is_cuda),

@@ -47,7 +47,11 @@ class Scheduler:
         block_manager: BlockManager,
         vocabulary: Vocabulary,
         max_model_len: int,
+        *,
+        num_free_tokens: int = 1,
     ) -> None:
+        """`num_free_tokens`: so many in a step cost the device no more than one does."""
+        self._num_free_tokens = num_free_tokens
         self._config = config
         self._block_manager = block_manager
         self._vocabulary = vocabulary
@@ -197,8 +201,11 @@ class Scheduler:
         if num_known - request.num_prompt_tokens >= request.max_tokens:
             return 0  # it ends with what is on its way
         num_missing = num_known - request.num_computed_tokens
-        # The last token's logits wait for the grammar that masks them.
-        return num_missing - 1 if request.is_grammar_pending else num_missing
+        if not request.is_grammar_pending:
+            return num_missing
+        # The last token's logits wait for the grammar that masks them, and those before it where
+        # they come for free with it: else the grammar, once ready, would wait for their step.
+        return num_missing - 1 if num_missing > self._num_free_tokens else 0
 
     def _reserve(self, request: Request, num_tokens: int) -> bool:
         """Blocks for `num_tokens` more, preempting newer requests; False if itself had to go."""

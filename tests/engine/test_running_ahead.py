@@ -174,6 +174,19 @@ def test_only_the_first_sample_waits_for_a_grammar_and_the_prompt_is_computed_me
     ask.check(request)
 
 
+def test_a_few_tokens_wait_with_the_last_one_where_they_cost_nothing_beside_it():
+    watched = Watched(make_config(max_num_batched_tokens=4), num_free_tokens=6)
+    ask = Ask([0, 1, 2] * 3, ("cbc",))
+    request = watched.start(ask, Future())
+    for num_computed in (4, 4, 4):  # of 9: what is left is free
+        watched.step()
+        assert (request.num_computed_tokens, request.num_pending) == (num_computed, 0)
+    assert watched.toy.engine.is_idle
+    request.compiled.set_result(ToyGrammar(ask.texts))
+    watched.run()
+    ask.check(request)
+
+
 def test_a_grammar_ready_in_the_middle_of_planning_is_used_from_the_next_step_on():
     class JustNow(Future):
         """Not there when it is asked for the first time, there the second time."""

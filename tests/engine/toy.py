@@ -134,6 +134,7 @@ class ToyEngine:
         masker: object = None,
         runs_ahead: bool = False,
         pace: Pace | None = None,
+        num_free_tokens: int = 1,
     ) -> None:
         assert config.num_blocks is not None
         config = config.resolved("cpu")
@@ -141,7 +142,11 @@ class ToyEngine:
             config.num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
         )
         self.scheduler = Scheduler(
-            config, self.block_manager, VOCABULARY, config.num_blocks * config.block_size
+            config,
+            self.block_manager,
+            VOCABULARY,
+            config.num_blocks * config.block_size,
+            num_free_tokens=num_free_tokens,
         )
         self.runner = ToyRunner(config.num_blocks, config.block_size, conditional)
         self.engine = Engine(
