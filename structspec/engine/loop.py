@@ -70,7 +70,7 @@ class EngineLoop:
             def wake(_: object) -> None:
                 loop = this()
                 if loop is not None:
-                    loop._notify()
+                    loop._post(_do_nothing)  # it stays in the inbox until a step has looked
 
             request.compiled.add_done_callback(wake)
 
@@ -101,10 +101,6 @@ class EngineLoop:
                 self._inbox.append(action)
                 self._wake.notify()
             return not self._is_closed
-
-    def _notify(self) -> None:
-        with self._wake:
-            self._wake.notify()
 
     def _run(self, build: Callable[[], Engine], built: Future[None]) -> None:
         try:
@@ -143,7 +139,7 @@ class EngineLoop:
     def _sleep(self) -> None:
         with self._wake:
             if not self._inbox and not self._is_closed:
-                # The time-out covers a grammar that became ready between the step and this line.
+                # A time-out all the same: nobody is to wait for ever for a wake-up that got lost.
                 self._wake.wait(0.05 if self._engine.scheduler.has_requests else None)
 
     def _tell(self, request: Request) -> None:
@@ -163,3 +159,7 @@ def _pass_on(news: News, listener: Listener) -> None:
         listener(news)
     except Exception:  # the others are still to be told theirs
         logger.exception("a listener failed")
+
+
+def _do_nothing() -> None:
+    """Looking into the inbox is all there was to do."""

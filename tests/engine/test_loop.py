@@ -3,6 +3,7 @@
 import gc
 import queue
 import weakref
+from concurrent.futures import Future
 
 import pytest
 
@@ -10,8 +11,10 @@ from structspec.config import EngineConfig
 from structspec.engine.engine import Engine
 from structspec.engine.loop import EngineLoop, News
 from structspec.errors import Cancelled, EngineError
+from structspec.masking import Masker
 from structspec.request import Request, SamplingParams
-from tests.engine.toy import RandomDrafter, ToyEngine, greedy_alone
+from tests.engine.toy import VOCABULARY, RandomDrafter, ToyEngine, greedy_alone
+from tests.engine.toy_grammar import ToyGrammar
 
 
 @pytest.fixture
@@ -58,6 +61,33 @@ def test_cancelling_what_was_never_submitted_or_has_finished_disturbs_nobody(toy
         loop.cancel(request)
         assert request.error is None
     loop.close()
+
+
+def test_a_grammar_that_is_ready_right_behind_a_step_is_not_slept_over():
+    config = EngineConfig(block_size=2, num_blocks=40)
+    toy = ToyEngine(config, RandomDrafter(0), masker=Masker(VOCABULARY))
+    request = Request(0, [0, 1], SamplingParams(), 6, compiled=Future())
+    loop = EngineLoop(lambda: toy.engine)
+    sleeps: list[bool] = []  # for each, whether there was something to do
+    step, wait = toy.engine.step, loop._wake.wait
+
+    def step_then_compiled() -> list[Request]:
+        news = step()
+        if toy.scheduler.num_running and not request.compiled.done():
+            request.compiled.set_result(ToyGrammar(("cbc",)))
+        return news
+
+    def watched_wait(timeout: float | None) -> bool:
+        sleeps.append(request.compiled.done() and not request.is_finished)
+        return wait(timeout)
+
+    toy.engine.step, loop._wake.wait = step_then_compiled, watched_wait
+    news: queue.SimpleQueue[News] = queue.SimpleQueue()
+    loop.submit(request, news.put)
+    while news.get(timeout=10).finished is None:
+        pass
+    loop.close()
+    assert request.text.text == "cbc" and not any(sleeps)
 
 
 class Panic(BaseException):
