@@ -121,7 +121,9 @@ def linear_add(
 
 def make_arrivals(num_columns: int, device: torch.device) -> Tensor:
     """Counts which parts of a sum are there, so that the last one adds them up; 0 between calls."""
-    return torch.zeros(num_columns, dtype=torch.int32, device=device)
+    # One for each tile of an output: at least 16 columns wide, and at least 16 rows high.
+    num_tiles = max(num_columns, MAX_ROWS // 16)
+    return torch.zeros(num_tiles, dtype=torch.int32, device=device)
 
 
 def norm_qkv_rotate_store(

@@ -129,10 +129,10 @@ class Stopwatch:
     def _spanned(self, part: str, work: Callable[..., None]) -> Callable[..., None]:
         """Between two events on the stream that computes."""
 
-        def spanned(*args: object) -> None:
+        def spanned(*args: object, **options: object) -> None:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             begin.record()
-            work(*args)
+            work(*args, **options)
             end.record()
             self._current.spans[part] = (begin, end)
 
