@@ -25,7 +25,7 @@ from structspec.engine.block_tables import MAX_UPDATES, BlockTables
 from structspec.engine.graphs import Graphs, bucket_sizes
 from structspec.engine.kv_cache import KVCache
 from structspec.engine.memory import build_kv_cache, max_num_logits_rows
-from structspec.engine.staging import Field, Layout, Staging, make_layout
+from structspec.engine.staging import Field, Layout, Staging, fill_padded, make_layout
 from structspec.models.inputs import AttentionMetadata, ForwardInput
 from structspec.models.network import Network
 
@@ -196,8 +196,8 @@ class DeviceRunner:
         lasts = np.array([scheduled.last_index for scheduled in requests], np.int64)
         ends = np.cumsum(counts)
         host["cu_seqlens_q"][0] = 0
-        _fill(host["cu_seqlens_q"][1:], ends, int(ends[-1]))
-        _fill(host["context_lens"], firsts + counts, 0)
+        fill_padded(host["cu_seqlens_q"][1:], ends, int(ends[-1]))
+        fill_padded(host["context_lens"], firsts + counts, 0)
         if size.max_query_len == 1:
             indices, positions = np.arange(len(counts)), firsts
         else:
@@ -206,12 +206,14 @@ class DeviceRunner:
             # What stands behind a request's last token are drafts, and known.
             lasts = np.where(offsets == 0, lasts[indices], -1)
         blocks = self._tables.host[indices, positions // self._block_size]
-        _fill(host["positions"], positions, 0)
-        _fill(host["slot_mapping"], blocks * self._block_size + positions % self._block_size, -1)
-        _fill(host["token_ids"], np.array(_token_ids(batch, draft), np.int64), 0)
-        _fill(host["last_indices"], lasts, -1)
+        fill_padded(host["positions"], positions, 0)
+        fill_padded(
+            host["slot_mapping"], blocks * self._block_size + positions % self._block_size, -1
+        )
+        fill_padded(host["token_ids"], np.array(_token_ids(batch, draft), np.int64), 0)
+        fill_padded(host["last_indices"], lasts, -1)
         rows = _logits_rows(batch, draft, ends)
-        _fill(host["logits_rows"], rows, 0)
+        fill_padded(host["logits_rows"], rows, 0)
         return len(rows)
 
     def _inputs(self, size: _Size) -> tuple[dict[str, Tensor], Tensor, AttentionMetadata]:
@@ -278,8 +280,3 @@ def _spread(
     """Of every row the request, and its place among that request's rows."""
     indices = np.repeat(np.arange(len(counts)), counts)
     return indices, np.arange(ends[-1]) - (ends - counts)[indices]
-
-
-def _fill(array: NDArray[Any], values: NDArray[Any], padding: int) -> None:
-    array[: len(values)] = values
-    array[len(values) :] = padding

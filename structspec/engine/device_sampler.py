@@ -30,7 +30,7 @@ from structspec.engine.batch import (
 from structspec.engine.graphs import Graphs
 from structspec.engine.lanes import Lanes
 from structspec.engine.rejection_sampler import RejectionSampler
-from structspec.engine.staging import Field, Layout, Staging, make_layout
+from structspec.engine.staging import Field, Layout, Staging, fill_padded, make_layout
 from structspec.kernels.sample_rows import sample_rows
 from structspec.kernels.sample_rows_filters import Filters
 from structspec.kernels.verify_greedy import verify_greedy
@@ -119,7 +119,8 @@ class DeviceSampler:
         is_sampled = [scheduled.is_sampled for scheduled in batch.requests]
         rows = _Rows.of(batch, draft, mask, is_sampled)
         if any(q is not None for q in draft.probs):
-            return self._sample_generally(hidden, batch, draft, mask)
+            num_rows = len(rows.scheduled) + sum(map(len, rows.guesses or ()))
+            return self._sample_generally(self._head(hidden)[:num_rows], batch, draft, mask)
         num_masked = len(mask.rows)
         if num_masked:
             with self._lanes.copying():
@@ -171,13 +172,8 @@ class DeviceSampler:
         arrival = self._lanes.mark()
         return DeviceSampled(self._last_token_ids, arrived, arrival, is_sampled, has_guesses)
 
-    def _sample_generally(self, hidden: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
-        num_rows = sum(
-            1 + len(guesses)
-            for scheduled, guesses in zip(batch.requests, draft.guesses, strict=True)
-            if scheduled.is_sampled
-        )
-        ready = self._general(self._head(hidden)[:num_rows].float(), batch, draft, mask)
+    def _sample_generally(self, logits: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
+        ready = self._general(logits.float(), batch, draft, mask)
         last = ready.last_token_ids
         self._last_token_ids[: len(last)].copy_(last)
         return _GeneralSampled(self._last_token_ids, ready)
@@ -245,13 +241,13 @@ class _Constants:
             indices = np.repeat(np.arange(num_requests), counts)
             columns = {name: column[indices] for name, column in columns.items()}
             columns["draws"] += np.arange(num_rows) - (ends - counts)[indices]
-            _pad(host["guesses"], list(chain.from_iterable(rows.guesses)), 0)
+            fill_padded(host["guesses"], list(chain.from_iterable(rows.guesses)), 0)
             total = int(lengths.sum())
             host["cu_num_guesses"][0] = 0
-            _pad(host["cu_num_guesses"][1:], np.cumsum(lengths), total)
-            _pad(host["num_valid"], rows.num_valid, 0)
+            fill_padded(host["cu_num_guesses"][1:], np.cumsum(lengths), total)
+            fill_padded(host["num_valid"], rows.num_valid, 0)
         for name, column in columns.items():
-            _pad(host[name], column, 0)
+            fill_padded(host[name], column, 0)
         host["mask_rows"].fill(-1)
         if len(mask.rows):
             host["mask_rows"][mask.rows.numpy()] = np.arange(len(mask.rows))
@@ -284,11 +280,6 @@ class _Constants:
 def _drawable(temperature: float) -> float:
     """A temperature that float32 can divide logits by, or 0."""
     return temperature and min(max(temperature, _SMALLEST_TEMPERATURE), _LARGEST_TEMPERATURE)
-
-
-def _pad(array: NDArray[Any], values: Sequence[int] | NDArray[Any], padding: int) -> None:
-    array[: len(values)] = values
-    array[len(values) :] = padding
 
 
 def _layout(num_rows: int) -> Layout:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,3 +86,9 @@ class Staging:
             dtype = torch.from_numpy(np.empty(0, field.dtype)).dtype
             views[field.name] = self._device[offset : offset + size].view(dtype)
         return views
+
+
+def fill_padded(array: NDArray[Any], values: Sequence[int] | NDArray[Any], padding: int) -> None:
+    """Fill the whole array: the values, and behind them padding."""
+    array[: len(values)] = values
+    array[len(values) :] = padding
