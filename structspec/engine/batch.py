@@ -113,10 +113,15 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class SamplerOutput:
-    """New tokens per scheduled request: accepted guesses, then one recovered or bonus token."""
+    """New tokens per scheduled request: accepted guesses, then one recovered or bonus token.
+
+    `runners_up[i]` are the best that might stand in place of request i's last token, in order, were
+    that forbidden: the first of them that is allowed is what a mask would have made of the row.
+    """
 
     token_ids: Sequence[Sequence[int]]  # empty for unsampled requests
     num_accepted: Sequence[int]
+    runners_up: Sequence[Sequence[int]] = ()  # per scheduled request; empty: none of any
 
 
 class Sampled(Protocol):
