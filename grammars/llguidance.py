@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,11 @@ from structspec.grammars.llguidance_batch import fill_many, fill_one, take_many
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
+from structspec.grammars.llguidance_native import NativeMatcher, NativeTokenizer, new_matcher
 from structspec.grammars.llguidance_originals import Originals
-from structspec.grammars.llguidance_tokens import make_tokenizer
+from structspec.grammars.llguidance_rows import Template
+from structspec.grammars.llguidance_threads import can_fill
+from structspec.grammars.llguidance_tokens import make_native_tokenizer, make_tokenizer
 from structspec.grammars.placing import placed
 from structspec.grammars.unique_keys import GuardedMatcher, token_table
 from structspec.vocabulary import Vocabulary
@@ -39,6 +43,7 @@ LIMITS = LLParserLimits(
 )
 _TIMED_EVERY = 16  # steps that are filled in parallel, between two looks at what a row takes
 _MANY_THREADS = 4  # fewer are not worth waking for moves, which take 5 us each
+_FOLLOWED_THREADS = 8  # with fewer, what followers add to the work is more than they save
 _PLAIN, _GUARDED = b"0", b"1"  # what packed grammars start with
 
 
@@ -51,16 +56,24 @@ class LLGuidanceBackend:
         *,
         parallel_above_s: float = 5e-4,
         num_threads: int | None = None,
+        max_originals: int | None = None,
+        has_followers: bool | None = None,
     ) -> None:
         """Steps whose rows are expected to take more than `parallel_above_s` use threads.
 
-        By default one for each core.
+        By default one for each core, and as many originals of a grammar. Followers, which take
+        about twice the work but never wait for each other, are used where there are many threads.
         """
         self.vocabulary = vocabulary
         self.tokenizer = make_tokenizer(vocabulary)
         self.num_threads = num_threads or os.cpu_count() or 1
         self._executor = LLExecutor(num_threads=self.num_threads)
+        self.max_originals = max_originals or self.num_threads
+        many = self.num_threads >= _FOLLOWED_THREADS
+        self.has_followers = can_fill() and (many if has_followers is None else has_followers)
         self.builders = ThreadPoolExecutor(self.num_threads, "structspec-originals")
+        self._native_tokenizer: NativeTokenizer | None = None  # made when first wanted
+        self._native_lock = threading.Lock()
         self._parallel_above_s = parallel_above_s
         self._seconds_per_row = 0.0  # of rows filled one by one: a running mean
         self._num_parallel = 0
@@ -111,6 +124,13 @@ class LLGuidanceBackend:
         grammar.compile_ms = packed.compile_ms
         return grammar
 
+    def new_native_matcher(self, grammar: str) -> NativeMatcher:
+        """A matcher of the C interface; its tokenizer, made the first time, is slow to make."""
+        with self._native_lock:
+            if self._native_tokenizer is None:
+                self._native_tokenizer = make_native_tokenizer(self.vocabulary)
+        return new_matcher(self._native_tokenizer, grammar, LIMITS)
+
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill many requests' rows: one by one while that is quick, else in parallel.
 
@@ -124,7 +144,7 @@ class LLGuidanceBackend:
             self._num_parallel % _TIMED_EVERY == 0
         ):  # filled again below, which costs next to nothing
             self._fill_timed([jobs[self._num_parallel // _TIMED_EVERY % len(jobs)]], bitmask)
-        return fill_many(self._executor, jobs, bitmask)
+        return fill_many(self._executor, jobs, bitmask, self.num_threads)
 
     def _fill_timed(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill rows one by one and note what a row takes: no other thread can make that longer."""
@@ -157,7 +177,11 @@ class LLGuidanceGrammar:
         build = partial(_build, backend.tokenizer, lowered.grammar)
         first = build()
         self._probe(first)
-        self._originals = Originals(build, first, backend.builders, backend.num_threads)
+        self._template: Template | None = None
+        if backend.has_followers:
+            native_build = partial(backend.new_native_matcher, lowered.grammar)
+            self._template = Template(native_build, backend.builders, backend.vocabulary)
+        self._originals = Originals(build, first, backend.builders, backend.max_originals)
 
     def pack(self) -> Packed:
         """The grammar's text: parsing it again takes a millisecond."""
@@ -171,7 +195,8 @@ class LLGuidanceGrammar:
     def matcher(self) -> LLGuidanceMatcher | GuardedMatcher:
         """A matcher at the start of the text, copied from an original."""
         original = self._originals.take()
-        matcher = LLGuidanceMatcher(original, self.backend.vocabulary, self._markers)
+        vocabulary = self.backend.vocabulary
+        matcher = LLGuidanceMatcher(original, vocabulary, self._markers, self._template)
         return GuardedMatcher(matcher, self.backend.vocabulary) if self._has_free_keys else matcher
 
     def _probe(self, library: LLMatcher) -> None:

@@ -15,6 +15,7 @@ from llguidance.numpy import (
 from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
+from structspec.grammars.llguidance_rows import Row, fill_rows
 from structspec.grammars.unique_keys import GuardedMatcher
 
 _MANY = 32  # to move fewer matchers by a token takes less than to wake threads
@@ -28,10 +29,12 @@ def inner_of(matcher: Matcher) -> LLGuidanceMatcher:
     return matcher.inner
 
 
-def fill_many(executor: LLExecutor, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
+def fill_many(
+    executor: LLExecutor, jobs: Sequence[FillJob], bitmask: Bitmask, num_threads: int
+) -> list[int]:
     """Fill many requests' rows in parallel and say how many drafts of each are taken."""
     walks = {index: _Walk(job) for index, job in enumerate(jobs) if job.draft_token_ids}
-    _fill_rows(executor, [job for job in jobs if not job.draft_token_ids], bitmask)
+    _fill_rows(executor, [j for j in jobs if not j.draft_token_ids], bitmask, num_threads)
     drafted = [walk for walk in walks.values() if walk.text_draft]
     if drafted:
         drafted.sort(key=lambda walk: walk.matcher.original.number)
@@ -44,41 +47,71 @@ def fill_many(executor: LLExecutor, jobs: Sequence[FillJob], bitmask: Bitmask) -
     return counts
 
 
-def _fill_rows(executor: LLExecutor, jobs: list[FillJob], bitmask: Bitmask) -> None:
-    """Rows without drafts, those of one original side by side: they wait for each other anyway."""
-    running, others = [], []
+def _fill_rows(
+    executor: LLExecutor, jobs: list[FillJob], bitmask: Bitmask, num_threads: int
+) -> None:
+    """Rows without drafts: by followers where there are, else by the library's own threads."""
+    running: list[tuple[LLGuidanceMatcher, int]] = []
     for job in jobs:
         matcher = inner_of(job.matcher)
         if matcher.is_stopped:
             fill_stop_row(bitmask, job.first_row, matcher.vocabulary.stop_token_ids)
         else:
-            row = (matcher.library_for_row(), job.first_row)
-            running.append((matcher.original.number, job.first_row, row, matcher))
-        if matcher is not job.matcher:
-            others.append(job)
-    running.sort()
+            running.append((matcher, job.first_row))
+    if len(running) > 1:
+        running = _fill_followed(running, bitmask, num_threads)
+    # those of one original side by side: they wait for each other anyway
+    running.sort(key=lambda pair: (pair[0].original.number, pair[1]))
     if running:
-        fill_next_token_bitmask_par(executor, [row for _, _, row, _ in running], bitmask)
-    for _, _, _, matcher in running:
+        rows = [(matcher.library_for_row(), row) for matcher, row in running]
+        fill_next_token_bitmask_par(executor, rows, bitmask)
+    for matcher, _ in running:
         matcher.note_row()
-    for job in others:
-        assert isinstance(job.matcher, GuardedMatcher)
-        job.matcher.take_repeats_here(bitmask, job.first_row)
+    for job in jobs:
+        if isinstance(job.matcher, GuardedMatcher):
+            job.matcher.take_repeats_here(bitmask, job.first_row)
+
+
+def _fill_followed(
+    running: list[tuple[LLGuidanceMatcher, int]], bitmask: Bitmask, num_threads: int
+) -> list[tuple[LLGuidanceMatcher, int]]:
+    """Fill what followers can, and give back what they cannot."""
+    left: list[tuple[LLGuidanceMatcher, int]] = []
+    followed: list[tuple[LLGuidanceMatcher, int]] = []
+    rows: list[Row] = []
+    for matcher, row in running:
+        follower = matcher.follower()
+        if follower is None:
+            left.append((matcher, row))
+        else:
+            followed.append((matcher, row))
+            rows.append((follower, row, matcher.token_ids))
+    if rows:
+        for index in fill_rows(rows, bitmask, num_threads):
+            followed[index][0].drop_follower()
+            left.append(followed[index])
+    return left
 
 
 def fill_one(executor: LLExecutor, job: FillJob, bitmask: Bitmask) -> int:
     """Fill one request's rows; drafts are walked by a copy, so that the matcher stays clean."""
-    return fill_many(executor, [job], bitmask)[0] if job.draft_token_ids else fill_job(job, bitmask)
+    return (
+        fill_many(executor, [job], bitmask, 1)[0] if job.draft_token_ids else fill_job(job, bitmask)
+    )
 
 
 def take_many(executor: LLExecutor | None, moves: Sequence[Move]) -> list[Exception | None]:
     """Move matchers by tokens that their rows allow: the first of all together, and so on.
 
-    Where there is an executor, in parallel.
+    Where there is an executor, in parallel. One token that a follower's row has shown is only
+    noted: with the next row it is taken.
     """
-    order = [(inner_of(move[0]), index) for index, move in enumerate(moves)]
+    noted = [
+        len(token_ids) == 1 and inner_of(matcher).has_followed_row for matcher, token_ids in moves
+    ]
+    order = [(inner_of(m[0]), i) for i, m in enumerate(moves) if not noted[i]]
     order.sort(key=lambda pair: pair[0].original.number)
-    for position in range(max((len(token_ids) for _, token_ids in moves), default=0)):
+    for position in range(max((len(moves[index][1]) for _, index in order), default=0)):
         steps = [
             (matcher.library, moves[index][1][position])
             for matcher, index in order
@@ -89,13 +122,13 @@ def take_many(executor: LLExecutor | None, moves: Sequence[Move]) -> list[Except
             continue
         for library, token_id in steps:
             library.consume_token(token_id)
-    return [_note(matcher, token_ids) for matcher, token_ids in moves]
+    return [_note(*move, not is_noted) for move, is_noted in zip(moves, noted, strict=True)]
 
 
-def _note(matcher: Matcher, token_ids: Sequence[int]) -> Exception | None:
+def _note(matcher: Matcher, token_ids: Sequence[int], is_shown: bool) -> Exception | None:
     moved = inner_of(matcher)
     try:
-        moved.note_taken(token_ids)
+        moved.note_taken(token_ids, is_shown=is_shown)
     except MatcherFailed as error:
         return error
     if isinstance(matcher, GuardedMatcher):

@@ -10,6 +10,7 @@ from llguidance.numpy import fill_next_token_bitmask
 from structspec.grammars.base import Bitmask, MatcherFailed
 from structspec.grammars.drafts import fill_stop_row
 from structspec.grammars.llguidance_originals import Original
+from structspec.grammars.llguidance_rows import Follower, Template
 from structspec.grammars.llguidance_tokens import SPECIAL
 from structspec.vocabulary import Vocabulary
 
@@ -21,31 +22,44 @@ class LLGuidanceMatcher:
     that does not tell branches apart: one computed further on may be taken for that of another
     branch. So once the text has left that of the kept mask, the next mask is computed by a new copy
     of the original, which has kept none, behind the same tokens.
+
+    What takes time in Python is put off: tokens that a follower's row has shown are noted, and the
+    library sees them when it is asked for something.
     """
 
     __slots__ = (
         "__weakref__",
+        "_follower",
         "_is_astray",
+        "_library",
         "_markers",
         "_num_after",
+        "_num_shown",
         "_num_stops",
         "_stop_token_ids",
+        "_template",
         "_token_ids",
         "_vocabulary",
-        "library",
         "original",
     )
 
     def __init__(
-        self, original: Original, vocabulary: Vocabulary, markers: frozenset[int] = frozenset()
+        self,
+        original: Original,
+        vocabulary: Vocabulary,
+        markers: frozenset[int] = frozenset(),
+        template: Template | None = None,
     ) -> None:
         """`markers` are the special tokens that the grammar names."""
         self.original = original
-        self.library: LLMatcher = original.library.deep_copy()
+        self._library: LLMatcher = original.library.deep_copy()
+        self._template = template
+        self._follower: Follower | None = None
         self._vocabulary = vocabulary
         self._stop_token_ids = vocabulary.stop_token_ids
         self._markers = markers
         self._token_ids: list[int] = []  # without stop tokens
+        self._num_shown = 0  # of them to the library
         self._num_stops = 0
         # The last `_num_after` tokens are behind the kept mask's, or, where that goes on otherwise
         # (`_is_astray`), behind what both begin with. A new mask may be kept or not: where text is
@@ -63,6 +77,39 @@ class LLGuidanceMatcher:
     def vocabulary(self) -> Vocabulary:
         """The vocabulary its rows are for."""
         return self._vocabulary
+
+    @property
+    def library(self) -> LLMatcher:
+        """The library's matcher, where the text stands."""
+        if self._num_shown < len(self._token_ids):
+            self._library.consume_tokens(self._token_ids[self._num_shown :])
+            self._num_shown = len(self._token_ids)
+        return self._library
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens of the text, without stop tokens; not to be changed."""
+        return self._token_ids
+
+    @property
+    def template(self) -> Template | None:
+        """What its follower is copied from."""
+        return self._template
+
+    def follower(self) -> Follower | None:
+        """What fills this matcher's rows in parallel, where there is such a thing by now."""
+        if self._follower is None and self._template is not None:
+            self._follower = self._template.follower()
+        return self._follower
+
+    def drop_follower(self) -> None:
+        """It has failed: from now on rows are the library's."""
+        self._follower = self._template = None
+
+    @property
+    def has_followed_row(self) -> bool:
+        """Whether the follower has filled the row where the text stands."""
+        return self._follower is not None and self._follower.has_row_at(len(self._token_ids))
 
     def is_writable(self, token_id: int) -> bool:
         """Whether the grammar can have anything to do with this token."""
@@ -90,24 +137,24 @@ class LLGuidanceMatcher:
 
     def note_row(self) -> None:
         """The library has computed a row here, and keeps it unless what follows is forced."""
-        if self.library.is_error():
+        if self._library.is_error():
             self.check()
         self._num_after = 0
         if self._is_astray and not self.library.compute_ff_bytes():
             self._is_astray = False
 
     def _start_again(self) -> None:
-        self.library = self.original.library.deep_copy()
-        num_taken = self.library.try_consume_tokens(self._token_ids)
+        self._library = self.original.library.deep_copy()
+        num_taken = self._num_shown = self._library.try_consume_tokens(self._token_ids)
         self.check()
         assert num_taken == len(self._token_ids)
         self._num_after, self._is_astray = 0, False
 
     def check(self) -> None:
         """Raise MatcherFailed if the library has given up: its rows would then allow the end."""
-        if self.library.is_error():
+        if self._library.is_error():
             self.original.has_failed = True
-            raise MatcherFailed(self.library.get_error())
+            raise MatcherFailed(self._library.get_error())
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
@@ -125,9 +172,9 @@ class LLGuidanceMatcher:
         """Whether this is a stop token: the library is not to see it."""
         return token_id in self._stop_token_ids
 
-    def note_taken(self, token_ids: Sequence[int]) -> None:
-        """Tokens that rows allowed were shown to the library, all but stop tokens."""
-        if self.library.is_error():
+    def note_taken(self, token_ids: Sequence[int], *, is_shown: bool = True) -> None:
+        """Rows allowed these tokens; all but stop tokens were shown to the library, or will be."""
+        if self._library.is_error():
             self.check()
         for token_id in token_ids:
             if token_id in self._stop_token_ids:
@@ -135,6 +182,7 @@ class LLGuidanceMatcher:
             else:
                 self._token_ids.append(token_id)
                 self._num_after += 1
+                self._num_shown += is_shown
 
     def _consume(self, token_ids: list[int]) -> int:
         """Advance by the first of these tokens that the grammar takes; how many that were."""
@@ -143,6 +191,7 @@ class LLGuidanceMatcher:
             self.check()
         self._token_ids += token_ids[:num_taken]
         self._num_after += num_taken
+        self._num_shown += num_taken
         return num_taken
 
     def _is_shown(self, token_id: int) -> bool:
@@ -159,9 +208,14 @@ class LLGuidanceMatcher:
         num_tokens -= num_stops
         if num_tokens == 0:
             return
-        if not self.library.rollback(num_tokens):
-            self.check()
         del self._token_ids[-num_tokens:]
+        num_left = len(self._token_ids)
+        if self._num_shown > num_left:
+            if not self._library.rollback(self._num_shown - num_left):
+                self.check()
+            self._num_shown = num_left
+        if self._follower is not None:
+            self._follower.note_rollback(num_left)
         if num_tokens > self._num_after:
             self._num_after, self._is_astray = 0, True
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llguidance import LLTokenizer
 
+from structspec.grammars.llguidance_native import NativeTokenizer
 from structspec.grammars.spelling_memory import spelling_function
 from structspec.vocabulary import Vocabulary
 
@@ -37,13 +38,23 @@ def make_tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
     """
     memory, function = spelling_function(vocabulary)
     return LLTokenizer.from_llamacpp(
-        # ids without text need a name each; 0xFF, which no UTF-8 holds, keeps it out of all text
-        tokens=[
-            SPECIAL + b"<%d>" % token_id if data is None else data
-            for token_id, data in enumerate(vocabulary.token_bytes)
-        ],
+        tokens=_named_tokens(vocabulary),
         vocab_ptr=memory,
         tokenize_fptr=function,
         eos_token=list(vocabulary.stop_token_ids),
         slices=_SLICES,
     )
+
+
+def make_native_tokenizer(vocabulary: Vocabulary) -> NativeTokenizer:
+    """The same for the C interface; as slow."""
+    spelling = spelling_function(vocabulary, is_for_c=True)
+    return NativeTokenizer(vocabulary, _named_tokens(vocabulary), spelling, _SLICES)
+
+
+def _named_tokens(vocabulary: Vocabulary) -> list[bytes]:
+    # ids without text need a name each; 0xFF, which no UTF-8 holds, keeps it out of all text
+    return [
+        SPECIAL + b"<%d>" % token_id if data is None else data
+        for token_id, data in enumerate(vocabulary.token_bytes)
+    ]

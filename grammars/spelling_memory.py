@@ -109,10 +109,9 @@ def _hash(text: Any, length: Any) -> Any:
     return np.int32(value & np.uint32(_NUM_SLOTS - 1))
 
 
-def _tokenize(
-    memory: Any, text: Any, length: Any, tokens: Any, room: Any, add_special: Any, parse: Any
-) -> Any:
-    """The tokens of a text, as llama.cpp's function: their number, negative where room is short."""
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _spell(memory: Any, text: Any, length: Any, tokens: Any, room: Any) -> Any:
+    """The tokens of a text: their number, negative where room is short."""
     start = memory[1]
     first = _hash(text, length)
     for n in range(_NUM_PROBES):
@@ -132,6 +131,18 @@ def _tokenize(
                 tokens[i] = memory[place + 2 + length + i]
             return num_tokens
     return _ask(memory[0], text, length, tokens, room)
+
+
+def _tokenize(
+    memory: Any, text: Any, length: Any, tokens: Any, room: Any, add_special: Any, parse: Any
+) -> Any:
+    """As llama.cpp's function."""
+    return _spell(memory, text, length, tokens, room)
+
+
+def _tokenize_for_c(memory: Any, text: Any, length: Any, tokens: Any, room: Any) -> Any:
+    """As llguidance's C interface wants it: the number is positive, and may exceed the room."""
+    return abs(_spell(memory, text, np.int32(length), tokens, np.int32(room)))
 
 
 _memories: dict[int, SpellingMemory] = {}
@@ -154,22 +165,29 @@ def _answer(key: int, text: int, length: int, tokens: int, room: int) -> int:
 
 
 @functools.cache
-def _compiled() -> Any:
+def _compiled(is_for_c: bool) -> Any:
     address = ctypes.cast(_answer, ctypes.c_void_p).value
     llvmlite.binding.add_symbol(_ASK, address)
-    signature = _INT(_INTS, _BYTES, _INT, _INTS, _INT, numba.u1, numba.u1)
+    function = _tokenize_for_c if is_for_c else _tokenize
+    size = numba.int64
+    signature = (
+        size(_INTS, _BYTES, size, _INTS, size)
+        if is_for_c
+        else _INT(_INTS, _BYTES, _INT, _INTS, _INT, numba.u1, numba.u1)
+    )
     try:
-        return numba.cfunc(signature, cache=True)(_tokenize)
+        return numba.cfunc(signature, cache=True)(function)
     except RuntimeError:  # no folder to keep it in
-        return numba.cfunc(signature)(_tokenize)
+        return numba.cfunc(signature)(function)
 
 
-def spelling_function(vocabulary: Vocabulary) -> tuple[int, int]:
+def spelling_function(vocabulary: Vocabulary, *, is_for_c: bool = False) -> tuple[int, int]:
     """The addresses of a vocabulary's memory and of the function that spells text by it.
 
-    Both hold for as long as the vocabulary does.
+    Both hold for as long as the vocabulary does. The function is one of llama.cpp's form, or one
+    for llguidance's C interface.
     """
     key = next(_keys)
     memory = _memories[key] = SpellingMemory(vocabulary, key)
     weakref.finalize(vocabulary, _memories.pop, key, None).atexit = False  # threads may go on
-    return int(memory.memory.ctypes.data), int(_compiled().address)
+    return int(memory.memory.ctypes.data), int(_compiled(is_for_c).address)

@@ -1,12 +1,15 @@
 """What the masks of a step cost the engine's thread: 8, 32 and 128 requests, no drafts.
 
-python -m tests.bench.bench_masks_at_scale [TOKENIZER_JSON ...] [--only TEST]
+python -m tests.bench.bench_masks_at_scale [TOKENIZER_JSON ...] [--only TEST] [--way WAY ...]
 
 Microseconds, medians over steps; requests stand at different places of texts that prefer words.
   start     all requests get their matcher at once, their grammar just compiled
   fill      `Masker.fill`
   advance   `Masker.advance`
   alone     fill and advance by a loop over matchers, on other steps of the same run
+
+Ways: `shared` lets at most one original of a grammar be copied for each thread, `many` four, and
+`followers` gives each request a matcher of its own that threads of ours fill rows by.
 """
 
 from __future__ import annotations
@@ -30,12 +33,14 @@ from structspec.engine.batch import Batch, SamplerOutput, ScheduledRequest, no_d
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.masking import Masker
 from structspec.request import Request, SamplingParams
+from structspec.vocabulary import Vocabulary
 from tests.bench.timing import print_table
 
 WORKLOAD = Path(__file__).parents[1] / "data" / "structured-workload.json"
 TESTS = ("plain", "same", "pool", "regex")
 SIZES = (8, 32, 128)
 MAX_DEPTH = 48
+WAYS = ("shared", "many", "followers")
 NUM_STEPS = 10
 NUM_TRIED = 64  # allowed tokens that one is chosen from
 
@@ -117,6 +122,15 @@ class Stand:
             if late:
                 self.step(late)
 
+    def wait_for_templates(self) -> None:
+        """Until all that followers are copied from is made, and a step with them all is done."""
+        self.step(self.requests)
+        for request in self.requests:
+            matcher = getattr(request.matcher, "inner", request.matcher)
+            if matcher is not None and matcher.template is not None:
+                matcher.template.wait()
+        self.step(self.requests)
+
     def _choose(self, row: np.ndarray) -> int:
         allowed = np.flatnonzero(unpack_row(row, self._vocabulary.vocab_size)).tolist()
         tried = self._random.sample(allowed, min(len(allowed), NUM_TRIED))
@@ -125,11 +139,21 @@ class Stand:
         return self._random.choice(words or tried)
 
 
+def backend_of(vocabulary: Vocabulary, way: str) -> LLGuidanceBackend:
+    """One that fills in this way."""
+    num_cores = os.cpu_count() or 1
+    max_originals = 4 * num_cores if way == "many" else None
+    return LLGuidanceBackend(
+        vocabulary, max_originals=max_originals, has_followers=way == "followers"
+    )
+
+
 def measure(label: str, backend: LLGuidanceBackend, workload: Workload, test: str) -> list[tuple]:
     """A row for each number of requests."""
     stand = Stand(backend, constraints_of(workload, test))
     start_us, rows = stand.start_us(), []
     stand.spread()
+    stand.wait_for_templates()
     for size in SIZES:
         requests = stand.requests[:size]
         times, alone = [], []
@@ -149,15 +173,17 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tokenizers", nargs="*")
     parser.add_argument("--only", choices=TESTS)
+    parser.add_argument("--way", choices=WAYS, nargs="+", default=WAYS)
     options = parser.parse_args()
     workload = read_workload(WORKLOAD)
     table = []
     for name in (SMOLLM2, *options.tokenizers):
         vocabulary = load_vocabulary(name)
-        backend = LLGuidanceBackend(vocabulary)
-        label = f"{vocabulary.vocab_size:,}"
-        for test in TESTS if options.only is None else [options.only]:
-            table += measure(label, backend, workload, test)
+        for way in options.way:
+            backend = backend_of(vocabulary, way)
+            label = f"{vocabulary.vocab_size:,} {way}"
+            for test in TESTS if options.only is None else [options.only]:
+                table += measure(label, backend, workload, test)
     print(f"{os.cpu_count()} cores")
     columns = ("tokens", "test", "requests", "start", "fill", "advance", "alone", "alone / both")
     print_table(columns, table)
