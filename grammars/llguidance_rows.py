@@ -34,10 +34,19 @@ class Follower:
     once the text has left that of the last row and goes on, a new copy takes its place.
     """
 
-    __slots__ = ("_is_astray", "_num_filled", "_num_taken", "_num_undone", "_template", "library")
+    __slots__ = (
+        "_is_astray",
+        "_num_filled",
+        "_num_taken",
+        "_num_undone",
+        "_template",
+        "cycles",
+        "library",
+    )
 
     def __init__(self, template: NativeMatcher) -> None:
         self._template = template
+        self.cycles = 0  # that its last row took: the next is often as dear
         self._start()
 
     def _start(self) -> None:
@@ -74,6 +83,8 @@ Row = tuple[Follower, int, list[int]]  # who fills it, where it is, and the toke
 
 def fill_rows(rows: Sequence[Row], bitmask: Bitmask, num_threads: int) -> list[int]:
     """Fill all rows and say which, by index, the library has failed on."""
+    order = sorted(range(len(rows)), key=lambda index: rows[index][0].cycles)
+    rows = [rows[index] for index in order]
     works = [follower.work(token_ids) for follower, _, token_ids in rows]
     tokens = np.array([token_id for *_, taken in works for token_id in taken], np.uint32)
     first, row_bytes, next_token = bitmask.ctypes.data, bitmask.strides[0], tokens.ctypes.data
@@ -82,7 +93,13 @@ def fill_rows(rows: Sequence[Row], bitmask: Bitmask, num_threads: int) -> list[i
         lines.append((handle, first + row * row_bytes, num_undone, next_token, len(taken)))
         next_token += tokens.itemsize * len(taken)
     num_bytes = bitmask.shape[1] * bitmask.itemsize
-    return fill_threads(num_threads).do(lines, num_bytes)
+    failed = []
+    done = fill_threads(num_threads).do(lines, num_bytes)
+    for index, (follower, *_), (status, cycles) in zip(order, rows, done, strict=True):
+        follower.cycles = cycles
+        if status != 0:
+            failed.append(index)
+    return failed
 
 
 class Template:

@@ -5,7 +5,8 @@
 
 The caller does lines too, and waits for lines that others have begun but never for a thread: one
 that wakes late, on a busy machine, finds nothing left. The table of lines is kept from call to
-call, and `remaining` set last, so that there is nothing that such a thread could do wrong.
+call, and `remaining` set last, so that there is nothing that such a thread could do wrong. Lines
+are done from the last to the first: those that took longest the time before are to stand last.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import llvmlite.binding  # type: ignore[import-untyped]
 import numba
 import numpy as np
 from llvmlite import ir
+from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
 from structspec.grammars.llguidance_native import MASK, TAKE, UNDO, library
@@ -33,11 +35,11 @@ _wait = numba.types.ExternalFunction(_WAIT, _i4(_i8))
 _yield = numba.types.ExternalFunction(_YIELD, _i4())
 
 _REMAINING, _DONE, _SEMAPHORE, _NUM_BYTES, _HEAD = 0, 8, 16, 24, 25  # numbers; lines follow
-_LINE = 6
-_MATCHER, _ROW, _NUM_UNDONE, _TOKENS, _NUM_TOKENS, _STATUS = range(_LINE)
+_LINE = 7
+_MATCHER, _ROW, _NUM_UNDONE, _TOKENS, _NUM_TOKENS, _STATUS, _CYCLES = range(_LINE)
 _MAX_LINES = 1024  # of one call of the threads
 
-Line = tuple[int, int, int, int, int]  # all of a line but its status
+Line = tuple[int, int, int, int, int]  # a line up to its status
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -51,6 +53,18 @@ def _add(typing_context: Any, address: Any, amount: Any) -> Any:
     return _i8(_i8, _i8), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _cycles(typing_context: Any) -> Any:
+    """The processor's clock, where it has one that can be read."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), ())
+        name = "llvm.readcyclecounter"
+        return builder.call(get_or_insert_function(builder.module, kind, name), ())
+
+    return _i8(), codegen
+
+
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _do_lines(address: Any, table: Any) -> None:
     while True:
@@ -58,7 +72,7 @@ def _do_lines(address: Any, table: Any) -> None:
         if index < 0:
             return
         line = _HEAD + _LINE * index
-        matcher, status = table[line + _MATCHER], 0
+        matcher, status, start = table[line + _MATCHER], 0, _cycles()
         if table[line + _NUM_UNDONE]:
             status = _undo(matcher, table[line + _NUM_UNDONE])
         if status == 0 and table[line + _NUM_TOKENS]:
@@ -66,6 +80,7 @@ def _do_lines(address: Any, table: Any) -> None:
         if status == 0:
             status = _mask(matcher, table[line + _ROW], table[_NUM_BYTES])
         table[line + _STATUS] = status
+        table[line + _CYCLES] = _cycles() - start
         _add(address + 8 * _DONE, 1)
 
 
@@ -132,16 +147,18 @@ class FillThreads:
             thread = threading.Thread(target=_compiled("work"), args=arguments, daemon=True)
             thread.start()
 
-    def do(self, lines: Sequence[Line], num_bytes: int) -> list[int]:
-        """Do all lines, with rows of so many bytes, and say which the library has failed on."""
-        failed: list[int] = []
+    def do(self, lines: Sequence[Line], num_bytes: int) -> list[tuple[int, int]]:
+        """Do all lines, with rows of so many bytes; for each, its status and what it took.
+
+        A status other than 0 says that the library has failed; what it took is in cycles.
+        """
+        done: list[tuple[int, int]] = []
         with self._lock:
             for start in range(0, len(lines), _MAX_LINES):
-                some = lines[start : start + _MAX_LINES]
-                failed += [start + index for index in self._do(some, num_bytes)]
-        return failed
+                done += self._do(lines[start : start + _MAX_LINES], num_bytes)
+        return done
 
-    def _do(self, lines: Sequence[Line], num_bytes: int) -> list[int]:
+    def _do(self, lines: Sequence[Line], num_bytes: int) -> list[tuple[int, int]]:
         written = self._table[_HEAD : _HEAD + _LINE * len(lines)].reshape(-1, _LINE)
         written[:, :_STATUS] = lines
         self._table[_NUM_BYTES] = num_bytes
@@ -150,8 +167,7 @@ class FillThreads:
         for _ in range(min(self._num_helpers, len(lines) - 1)):
             _system().sem_post(self._semaphore)
         self._lead(len(lines))
-        found: list[int] = written[:, _STATUS].nonzero()[0].tolist()
-        return found
+        return [*map(tuple, written[:, _STATUS:].tolist())]
 
 
 @functools.cache
