@@ -169,8 +169,9 @@ class Template:
             if len(begins) > 1 or not set(allowed).isdisjoint(vocabulary.stop_token_ids):
                 matcher.reset()
                 return True
-            bytes_alone = (i for i in allowed if vocabulary.token_bytes[i] in begins)
-            token_id = next(bytes_alone, None)
+            # one token alone is the next of all texts, and so is the byte that all begin with
+            alone = (i for i in allowed if vocabulary.token_bytes[i] in begins)
+            token_id = allowed[0] if len(allowed) == 1 else next(alone, None)
             if token_id is None:
                 return False
             matcher.take(token_id)

@@ -148,7 +148,9 @@ def backend_of(vocabulary: Vocabulary, way: str) -> LLGuidanceBackend:
     )
 
 
-def measure(label: str, backend: LLGuidanceBackend, workload: Workload, test: str) -> list[tuple]:
+def measure(
+    label: tuple[str, str], backend: LLGuidanceBackend, workload: Workload, test: str
+) -> list[tuple]:
     """A row for each number of requests."""
     stand = Stand(backend, constraints_of(workload, test))
     start_us, rows = stand.start_us(), []
@@ -165,7 +167,7 @@ def measure(label: str, backend: LLGuidanceBackend, workload: Workload, test: st
         both = statistics.median(alone or [0.0])
         started = f"{start_us:,.0f}" if size == max(SIZES) else ""
         shown = (f"{us:,.0f}" for us in (fill, advance, both))
-        rows.append((label, test, size, started, *shown, f"{both / (fill + advance):.1f}"))
+        rows.append((*label, test, size, started, *shown, f"{both / (fill + advance):.1f}"))
     return rows
 
 
@@ -181,9 +183,19 @@ if __name__ == "__main__":
         vocabulary = load_vocabulary(name)
         for way in options.way:
             backend = backend_of(vocabulary, way)
-            label = f"{vocabulary.vocab_size:,} {way}"
+            label = (f"{vocabulary.vocab_size:,}", way)
             for test in TESTS if options.only is None else [options.only]:
                 table += measure(label, backend, workload, test)
     print(f"{os.cpu_count()} cores")
-    columns = ("tokens", "test", "requests", "start", "fill", "advance", "alone", "alone / both")
+    columns = (
+        "tokens",
+        "way",
+        "test",
+        "requests",
+        "start",
+        "fill",
+        "advance",
+        "alone",
+        "alone / both",
+    )
     print_table(columns, table)
