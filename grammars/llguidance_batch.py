@@ -18,6 +18,7 @@ from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.grammars.llguidance_rows import Row, fill_rows
 from structspec.grammars.unique_keys import GuardedMatcher
 
+_MAX_NEW = 8  # followers that one step waits to be copied
 _MANY = 32  # to move fewer matchers by a token takes less than to wake threads
 
 
@@ -79,8 +80,11 @@ def _fill_followed(
     left: list[tuple[LLGuidanceMatcher, int]] = []
     followed: list[tuple[LLGuidanceMatcher, int]] = []
     rows: list[Row] = []
+    num_new = 0
     for matcher, row in running:
-        follower = matcher.follower()
+        is_new = not matcher.has_follower
+        follower = None if is_new and num_new == _MAX_NEW else matcher.follower()
+        num_new += is_new and follower is not None
         if follower is None:
             left.append((matcher, row))
         else:

@@ -96,6 +96,11 @@ class LLGuidanceMatcher:
         """What its follower is copied from."""
         return self._template
 
+    @property
+    def has_follower(self) -> bool:
+        """Whether `follower` has nothing to copy any more, which takes some 200 us."""
+        return self._follower is not None
+
     def follower(self) -> Follower | None:
         """What fills this matcher's rows in parallel, where there is such a thing by now."""
         if self._follower is None and self._template is not None:

@@ -123,13 +123,14 @@ class Stand:
                 self.step(late)
 
     def wait_for_templates(self) -> None:
-        """Until all that followers are copied from is made, and a step with them all is done."""
+        """Until all that followers are copied from is made, and then till each request has one."""
         self.step(self.requests)
         for request in self.requests:
             matcher = getattr(request.matcher, "inner", request.matcher)
             if matcher is not None and matcher.template is not None:
                 matcher.template.wait()
-        self.step(self.requests)
+        for _ in range(NUM_STEPS + len(self.requests) // 8):
+            self.step(self.requests)
 
     def _choose(self, row: np.ndarray) -> int:
         allowed = np.flatnonzero(unpack_row(row, self._vocabulary.vocab_size)).tolist()

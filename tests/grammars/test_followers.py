@@ -138,8 +138,20 @@ def test_more_rows_than_one_call_of_the_threads_takes():
     filler = followed_backend("pieces")
     grammar = followed_grammar("pieces", "json")
     matchers = [grammar.matcher() for _ in range(1100)]
+    assert all(inner_of(matcher).follower() is not None for matcher in matchers)
     rows = fill_all(filler, matchers)
     assert (rows == rows_of(filler, matchers[:1])).all()
+
+
+def test_a_step_waits_for_few_new_followers_and_every_row_is_filled():
+    filler = followed_backend("pieces")
+    grammar = followed_grammar("pieces", "json")
+    matchers = [grammar.matcher() for _ in range(40)]
+    expected = rows_of(filler, matchers[:1])
+    for _ in range(5):
+        had = sum(inner_of(matcher).has_follower for matcher in matchers)
+        assert (fill_all(filler, matchers) == expected).all()
+        assert sum(inner_of(matcher).has_follower for matcher in matchers) == had + 8
 
 
 def test_threads_are_shared_by_all_that_want_as_many():
