@@ -11,8 +11,12 @@ Of equal maxima the first counts; where all is forbidden that is token 0. (Gumbe
 Tarlow and Minka, A* sampling, 2014.) The noise is that of philox.py: a row's token hangs on its
 logits, mask, temperature, filters, seed and draw alone, not on its place among other rows.
 
-A first kernel finds the maximum of each part of the vocabulary, a second the best of the parts.
-Filtered rows go on in sample_rows_limits.py and sample_rows_filtered.py.
+Runners-up are the tokens that come next by the same score. So of any tokens that a mask may allow
+the first among token and runners-up is what the row gives under that mask, if one of them is there.
+
+A first kernel finds the maximum of each part of the vocabulary, a second the best of the parts, or
+with runners-up that of sample_rows_runners_up.py. Filtered rows go on in sample_rows_limits.py and
+sample_rows_filtered.py.
 """
 
 from __future__ import annotations
@@ -24,7 +28,13 @@ from torch import Tensor
 
 from structspec.kernels.philox import gumbel_reference
 from structspec.kernels.sample_rows_filtered import GROUPS_PER_PART, PART_SIZE, draw_filtered
-from structspec.kernels.sample_rows_filters import Filters, is_filtered, keep_reference
+from structspec.kernels.sample_rows_filters import (
+    Filters,
+    is_filtered,
+    is_filtered_reference,
+    keep_reference,
+)
+from structspec.kernels.sample_rows_runners_up import best_of_groups_kernel
 from structspec.kernels.sample_rows_scores import allowed_scores, with_noise
 
 
@@ -38,6 +48,7 @@ def sample_rows_reference(
     seeds: Tensor,
     draws: Tensor,
     filters: Filters | None = None,
+    runners_up: Tensor | None = None,
 ) -> Tensor:
     """The specification: the formulas of the module docstring, in float32."""
     scores = logits.float()
@@ -53,7 +64,28 @@ def sample_rows_reference(
     drawn = (temperature > 0).nonzero()[:, 0]
     noise = gumbel_reference(seeds[drawn], draws[drawn], scores.shape[1])
     scores = scores.index_copy(0, drawn, scores[drawn] / temperature[drawn, None] + noise)
-    return scores.masked_fill(~is_allowed, float("-inf")).argmax(-1)
+    scores = scores.masked_fill(~is_allowed, float("-inf"))
+    if runners_up is not None:
+        best = scores.sort(stable=True, dim=-1, descending=True)
+        ids = best.indices.masked_fill(best.values.isneginf(), -1)[:, 1 : 1 + runners_up.shape[1]]
+        if filters is not None:
+            ids = ids.masked_fill(is_filtered_reference(temperature, filters)[:, None], -1)
+        runners_up.fill_(-1)[:, : ids.shape[1]] = ids
+    return scores.argmax(-1)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _store_group_maxima(
+    scores: tl.tensor,
+    place: tl.tensor,
+    group_maxima_ptr: tl.tensor,
+    NUM_GROUPS: tl.constexpr,
+    PART_SIZE: tl.constexpr,
+) -> None:
+    """The maximum of each group of a part's tokens."""
+    words = tl.reshape(tl.max(scores, 1), [NUM_GROUPS, PART_SIZE // 32 // NUM_GROUPS])
+    groups = place * NUM_GROUPS + tl.arange(0, NUM_GROUPS)
+    tl.store(group_maxima_ptr + groups, tl.max(words, 1))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -77,6 +109,7 @@ def _best_of_parts_kernel(
     best_scores_ptr: tl.tensor,
     best_ids_ptr: tl.tensor,
     HAS_FILTERS: tl.constexpr,
+    HAS_RUNNERS_UP: tl.constexpr,
     NUM_GROUPS: tl.constexpr,
     PART_SIZE: tl.constexpr,
 ) -> None:
@@ -91,16 +124,18 @@ def _best_of_parts_kernel(
     is_drawn = tl.load(temperature_ptr + row) > 0
     if HAS_FILTERS and is_filtered(row, temperature_ptr, top_k_ptr, top_p_ptr, min_p_ptr):
         is_drawn = False  # later
-        words = tl.reshape(tl.max(scores, 1), [NUM_GROUPS, PART_SIZE // 32 // NUM_GROUPS])
-        groups = place * NUM_GROUPS + tl.arange(0, NUM_GROUPS)
-        tl.store(group_maxima_ptr + groups, tl.max(words, 1))
+        if not HAS_RUNNERS_UP:
+            _store_group_maxima(scores, place, group_maxima_ptr, NUM_GROUPS, PART_SIZE)
     if is_drawn:
         temperature = tl.load(temperature_ptr + row)
         scores = with_noise(scores, row, word_ids, temperature, seeds_ptr, draws_ptr)
-    best = tl.max(scores)
-    best_id = tl.min(tl.where((scores == best) & (token_ids < vocab_size), token_ids, vocab_size))
-    tl.store(best_scores_ptr + place, best)
-    tl.store(best_ids_ptr + place, best_id)
+    if HAS_RUNNERS_UP:
+        _store_group_maxima(scores, place, group_maxima_ptr, NUM_GROUPS, PART_SIZE)
+    else:
+        best = tl.max(scores)
+        is_best = (scores == best) & (token_ids < vocab_size)
+        tl.store(best_scores_ptr + place, best)
+        tl.store(best_ids_ptr + place, tl.min(tl.where(is_best, token_ids, vocab_size)))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -132,6 +167,7 @@ def sample_rows_triton(
     draws: Tensor,
     filters: Filters | None = None,
     out: Tensor | None = None,
+    runners_up: Tensor | None = None,
 ) -> Tensor:
     """The kernels; on a CPU they need Triton's interpreter."""
     num_rows, vocab_size = logits.shape
@@ -139,8 +175,8 @@ def sample_rows_triton(
     if num_rows == 0:
         return token_ids
     num_parts = triton.cdiv(vocab_size, PART_SIZE)
-    best_scores = temperature.new_empty(num_rows, num_parts)
-    best_ids = torch.empty_like(best_scores, dtype=torch.int32)
+    num_groups = num_parts * GROUPS_PER_PART
+    num_runners_up = 0 if runners_up is None else runners_up.shape[1]
     rows = (
         logits,
         logits.stride(0),
@@ -153,23 +189,41 @@ def sample_rows_triton(
         vocab_size,
     )
     randomness = (temperature, seeds, draws)
-    groups_shape = (num_rows, num_parts * GROUPS_PER_PART)
-    group_maxima = None if filters is None else temperature.new_empty(groups_shape)
+    limited = (*rows, *randomness, *((None, None, None) if filters is None else filters.columns))
+    best_scores = best_ids = group_maxima = None
+    if num_runners_up == 0:
+        best_scores = temperature.new_empty(num_rows, num_parts)
+        best_ids = torch.empty_like(best_scores, dtype=torch.int32)
+    if num_runners_up > 0 or filters is not None:
+        group_maxima = temperature.new_empty(num_rows, num_groups)
     _best_of_parts_kernel[(num_rows, num_parts)](
-        *rows,
-        *randomness,
-        *((None, None, None) if filters is None else filters.columns),
+        *limited,
         group_maxima,
         best_scores,
         best_ids,
         HAS_FILTERS=filters is not None,
+        HAS_RUNNERS_UP=num_runners_up > 0,
         NUM_GROUPS=GROUPS_PER_PART,
         PART_SIZE=PART_SIZE,
     )
-    block_size = triton.next_power_of_2(num_parts)
-    _best_part_kernel[(num_rows,)](
-        best_scores, best_ids, token_ids, num_parts, BLOCK_SIZE=block_size, num_warps=1
-    )
+    if num_runners_up == 0:
+        block_size = triton.next_power_of_2(num_parts)
+        _best_part_kernel[(num_rows,)](
+            best_scores, best_ids, token_ids, num_parts, BLOCK_SIZE=block_size, num_warps=1
+        )
+    else:
+        best_of_groups_kernel[(num_rows,)](
+            *limited,
+            group_maxima,
+            token_ids,
+            runners_up,
+            num_groups,
+            HAS_FILTERS=filters is not None,
+            NUM_BEST=1 + num_runners_up,
+            NUM_PLACES=triton.next_power_of_2(1 + num_runners_up),
+            GROUP_WORDS=PART_SIZE // GROUPS_PER_PART // 32,
+            BLOCK_SIZE=triton.next_power_of_2(num_groups),
+        )
     if filters is not None and group_maxima is not None:
         draw_filtered(rows, randomness, filters, group_maxima, token_ids)
     return token_ids
@@ -186,8 +240,12 @@ def sample_rows(
     draws: Tensor,  # [num_rows] int64: the token's position in its request's output
     filters: Filters | None = None,  # None: all off, which saves their launches
     out: Tensor | None = None,  # [num_rows] int64
+    runners_up: Tensor | None = None,  # [num_rows, num_runners_up] int64, written
 ) -> Tensor:
     """Token ids [num_rows] int64, always within the vocabulary; in `out` if it is given.
+
+    Runners-up stand in order, the best first, -1 where no more tokens may be drawn. Rows that
+    filters limit have none.
 
     Logits are read once, and not where all 32 tokens of a word are forbidden; rows with min_p are
     read twice, with top-k or top-p three times (but see sample_rows_filtered.py). A CUDA graph may
@@ -207,10 +265,13 @@ def sample_rows(
     if out is not None:
         per_row.append(out)
     assert all(each.shape == (num_rows,) and each.is_contiguous() for each in per_row)
+    if runners_up is not None:
+        assert runners_up.dtype == torch.int64 and runners_up.is_contiguous()
+        assert runners_up.dim() == 2 and len(runners_up) == num_rows
     args = (
         logits, bitmask, mask_rows, stop_token_ids, bans_stops, temperature, seeds, draws, filters
     )  # fmt: skip
     if logits.is_cuda:
-        return sample_rows_triton(*args, out)
-    token_ids = sample_rows_reference(*args)
+        return sample_rows_triton(*args, out, runners_up)
+    token_ids = sample_rows_reference(*args, runners_up)
     return token_ids if out is None else out.copy_(token_ids)

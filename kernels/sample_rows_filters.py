@@ -51,6 +51,12 @@ def keep_reference(scores: Tensor, temperature: Tensor, filters: Filters) -> Ten
     return (z <= limits) | (temperature == 0)[:, None]
 
 
+def is_filtered_reference(temperature: Tensor, filters: Filters) -> Tensor:
+    """Whether each row is drawn from less than all that is allowed [num_rows]."""
+    is_limited = (filters.top_k > 0) | (filters.min_p > 0) | (filters.top_p < 1)
+    return is_limited & (temperature > 0)
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def is_filtered(
     row: tl.tensor,

@@ -7,7 +7,8 @@
         return d_0 … d_(k-1), target[k]
 
 `target` is the argmax of each row, or a token drawn from it: a one-hot draft d is then accepted
-with probability p(d), and what replaces it is drawn from p without d.
+with probability p(d), and what replaces it is drawn from p without d. The row's runners-up
+(sample_rows.py) go with the token that ends a request's.
 
 Request i's drafts start at cu_num_draft_tokens[i], its rows at the same plus i. Lengths that were
 padded for a CUDA graph: requests behind the real ones repeat the last of cu_num_draft_tokens, and
@@ -30,6 +31,8 @@ def verify_greedy_reference(
     num_valid: Tensor,
     max_num_drafts: int,
     last: Tensor | None = None,
+    runners_up: Tensor | None = None,
+    last_runners_up: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The specification: the loop of the module docstring."""
     targets, drafts = target_token_ids.tolist(), draft_token_ids.tolist()
@@ -45,6 +48,9 @@ def verify_greedy_reference(
         num_accepted.append(n)
         if last is not None:
             last[i] = padded[i][n]
+        if runners_up is not None and last_runners_up is not None:
+            row = first + i + n
+            last_runners_up[i] = runners_up[row] if row < len(targets) else -1
     token_ids = torch.tensor(padded, dtype=torch.int64, device=target_token_ids.device)
     return (
         token_ids.view(-1, max_num_drafts + 1),
@@ -52,7 +58,9 @@ def verify_greedy_reference(
     )
 
 
-@triton.jit(do_not_specialize=["max_num_drafts", "num_rows"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["max_num_drafts", "num_rows", "last_stride"]
+)
 def _verify_greedy_kernel(
     target_token_ids_ptr: tl.tensor,
     draft_token_ids_ptr: tl.tensor,
@@ -61,9 +69,13 @@ def _verify_greedy_kernel(
     token_ids_ptr: tl.tensor,
     num_accepted_ptr: tl.tensor,
     last_ptr: tl.tensor,
+    runners_up_ptr: tl.tensor,
+    last_runners_up_ptr: tl.tensor,
+    last_stride: tl.tensor,
     max_num_drafts: tl.tensor,
     num_rows: tl.tensor,
     HAS_LAST: tl.constexpr,
+    NUM_RUNNERS_UP: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ) -> None:
     i = tl.program_id(0)
@@ -84,6 +96,11 @@ def _verify_greedy_kernel(
     tl.store(num_accepted_ptr + i, num_accepted)
     if HAS_LAST:
         tl.store(last_ptr + i, tl.sum(tl.where(j == num_accepted, targets, 0), 0))
+    last_row = first + i + num_accepted
+    for k in tl.static_range(NUM_RUNNERS_UP):
+        place = last_row * NUM_RUNNERS_UP + k
+        runner_up = tl.load(runners_up_ptr + place, mask=last_row < num_rows, other=-1)
+        tl.store(last_runners_up_ptr + i * last_stride + k, runner_up)
 
 
 def verify_greedy_triton(
@@ -93,6 +110,8 @@ def verify_greedy_triton(
     num_valid: Tensor,
     max_num_drafts: int,
     last: Tensor | None = None,
+    runners_up: Tensor | None = None,
+    last_runners_up: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The kernel, one program per request; on a CPU it needs Triton's interpreter."""
     num_requests = num_valid.shape[0]
@@ -107,9 +126,13 @@ def verify_greedy_triton(
             token_ids,
             num_accepted,
             token_ids if last is None else last,
+            runners_up,
+            last_runners_up,
+            0 if last_runners_up is None else last_runners_up.stride(0),
             max_num_drafts,
             target_token_ids.shape[0],
             HAS_LAST=last is not None,
+            NUM_RUNNERS_UP=0 if runners_up is None else runners_up.shape[1],
             BLOCK_SIZE=max(16, triton.next_power_of_2(max_num_drafts + 1)),  # few variants
             num_warps=1,
         )
@@ -123,6 +146,8 @@ def verify_greedy(
     num_valid: Tensor,  # [num_requests] int32: the draft there, if any, is rejected
     max_num_drafts: int,
     last: Tensor | None = None,  # [num_requests] int64, written: the token behind the accepted
+    runners_up: Tensor | None = None,  # [num_drafts + num_requests, n] int64: of each row
+    last_runners_up: Tensor | None = None,  # [num_requests, n] int64, written: behind the accepted
 ) -> tuple[Tensor, Tensor]:
     """Accepted drafts and one more token per request, and how many drafts were accepted.
 
@@ -136,7 +161,20 @@ def verify_greedy(
     assert cu_num_draft_tokens.shape[0] == num_valid.shape[0] + 1
     if last is not None:
         assert last.dtype == torch.int64 and last.shape == num_valid.shape and last.is_contiguous()
+    assert (runners_up is None) == (last_runners_up is None)
+    if runners_up is not None and last_runners_up is not None:
+        assert runners_up.dtype == last_runners_up.dtype == torch.int64
+        assert runners_up.is_contiguous() and len(runners_up) == len(target_token_ids)
+        assert last_runners_up.shape == (len(num_valid), runners_up.shape[1])
+        assert last_runners_up.stride(1) == 1
     launch = verify_greedy_triton if target_token_ids.is_cuda else verify_greedy_reference
     return launch(
-        target_token_ids, draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts, last
+        target_token_ids,
+        draft_token_ids,
+        cu_num_draft_tokens,
+        num_valid,
+        max_num_drafts,
+        last,
+        runners_up,
+        last_runners_up,
     )

@@ -108,6 +108,33 @@ def test_padding_changes_nothing_and_a_request_without_a_row_gets_no_token(verif
 
 
 @BOTH
+def test_the_runners_up_of_the_row_behind_the_accepted_drafts_go_with_its_token(verify, device):
+    """Three requests of 3, 1 and 2 rows, then two padded ones: one beside a row, one without."""
+    runners_up = torch.tensor([[i, 10 * i, -1] for i in range(7)], device=device)
+    wide = torch.full((5, 5), 99, device=device)
+    last = torch.full((5,), 99, device=device)
+    verify(
+        torch.tensor([1, 2, 3, 5, 6, 7, 8], device=device),
+        torch.tensor([1, 9, 6], device=device),
+        torch.tensor([0, 2, 2, 3, 3, 3], dtype=torch.int32, device=device),
+        torch.tensor([2, 0, 1, 0, 0], dtype=torch.int32, device=device),
+        2,
+        last,
+        runners_up,
+        wide[:, 1:4],
+    )
+    assert last.tolist() == [2, 5, 7, 8, -1]
+    assert wide[:, 1:4].tolist() == [[1, 10, -1], [3, 30, -1], [5, 50, -1], [6, 60, -1], [-1] * 3]
+    assert (wide[:, [0, 4]] == 99).all()
+
+
+def test_the_wrapper_refuses_runners_up_without_a_place_for_the_last():
+    ids, lengths = torch.tensor([1, 2]), torch.tensor([0, 1], dtype=torch.int32)
+    with pytest.raises(AssertionError):
+        verify_greedy(ids, ids[:1], lengths, lengths[:1], 1, runners_up=ids[:, None])
+
+
+@BOTH
 def test_long_drafts_stand_too(verify, device):
     target = list(range(40))
     token_ids, num_accepted = call(verify, [(target, target[:39], 39)], device)
