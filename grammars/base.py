@@ -178,6 +178,13 @@ class Backend(Protocol):
         Says what went wrong with each, if anything; such a matcher is of no more use.
         """
 
+    def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move each matcher by tokens that no row was filled for, up to the first it refuses.
+
+        Says how many each took, or what went wrong with it; one that failed is of no more use. A
+        refused token changes nothing, and is not looked behind.
+        """
+
 
 __all__ = [
     "Backend",

@@ -6,6 +6,7 @@ accept d0, d1 ...   then row r+2, roll back d1, row r+1, roll back d0, row r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Move
 
@@ -35,18 +36,31 @@ def fill_job(job: FillJob, bitmask: Bitmask) -> int:
 
 def take_each(moves: Sequence[Move]) -> list[Exception | None]:
     """Move matchers one by one, as far as they go, and say what went wrong with each."""
-    return [_take(matcher, token_ids) for matcher, token_ids in moves]
+    found: list[Exception | None] = []
+    for (_, token_ids), taken in zip(moves, take_allowed(moves), strict=True):
+        if isinstance(taken, Exception):
+            found.append(taken)
+        elif taken < len(token_ids):
+            found.append(AssertionError(f"token {token_ids[taken]} was written but is forbidden"))
+        else:
+            found.append(None)
+    return found
 
 
-def _take(matcher: Matcher, token_ids: Sequence[int]) -> Exception | None:
-    for token_id in token_ids:
-        try:
-            is_taken = matcher.accept(token_id)
-        except Exception as error:
-            return error
-        if not is_taken:
-            return AssertionError(f"token {token_id} was written but is forbidden")
-    return None
+def take_allowed(moves: Sequence[Move]) -> list[int | Exception]:
+    """Move matchers one by one, each up to the first token that its grammar refuses.
+
+    Says how many each has taken, or what went wrong with it.
+    """
+    return [count_taken(matcher, token_ids) for matcher, token_ids in moves]
+
+
+def count_taken(matcher: Matcher, token_ids: Sequence[int]) -> int | Exception:
+    """Move one matcher as far as its grammar takes these tokens; how many those are."""
+    try:
+        return sum(1 for _ in takewhile(matcher.accept, token_ids))
+    except Exception as error:
+        return error
 
 
 def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from array import array
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,17 +18,24 @@ from structspec.constraint import Constraint, Grammar, Regex, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, check_refused
 from structspec.grammars.composition import form_of
-from structspec.grammars.drafts import allowed_tokens
+from structspec.grammars.drafts import allowed_tokens, take_allowed
 from structspec.grammars.form import Cfg, leaves
-from structspec.grammars.llguidance_batch import fill_many, fill_one, take_many
+from structspec.grammars.llguidance_batch import (
+    MAX_NEW,
+    fill_followed,
+    fill_many,
+    fill_one,
+    take_many,
+)
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.grammars.llguidance_native import NativeMatcher, NativeTokenizer, new_matcher
 from structspec.grammars.llguidance_originals import Originals
-from structspec.grammars.llguidance_rows import Template
-from structspec.grammars.llguidance_threads import can_fill
+from structspec.grammars.llguidance_template import Template
+from structspec.grammars.llguidance_threads import FillThreads, can_fill, fill_threads
 from structspec.grammars.llguidance_tokens import make_native_tokenizer, make_tokenizer
+from structspec.grammars.llguidance_unseen import take_followed
 from structspec.grammars.placing import placed
 from structspec.grammars.unique_keys import GuardedMatcher, token_table
 from structspec.vocabulary import Vocabulary
@@ -71,6 +79,9 @@ class LLGuidanceBackend:
         self.max_originals = max_originals or self.num_threads
         many = self.num_threads >= _FOLLOWED_THREADS
         self.has_followers = can_fill() and (many if has_followers is None else has_followers)
+        self._is_text = array("B", map(vocabulary.is_text, range(vocabulary.vocab_size)))
+        for token_id in vocabulary.stop_token_ids:
+            self._is_text[token_id] = False
         self.builders = ThreadPoolExecutor(self.num_threads, "structspec-originals")
         self._native_tokenizer: NativeTokenizer | None = None  # made when first wanted
         self._native_lock = threading.Lock()
@@ -132,19 +143,34 @@ class LLGuidanceBackend:
         return new_matcher(self._native_tokenizer, grammar, LIMITS)
 
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
-        """Fill many requests' rows: one by one while that is quick, else in parallel.
+        """Fill many requests' rows: by followers, else one by one if that is quick, or in parallel.
 
-        A row costs from 2 us to 0.5 ms, waking threads some 100 us; both ways give equal rows.
+        A row costs from 2 us to 0.5 ms, waking threads some 100 us; all ways give equal rows.
         """
         num_rows = sum(1 + len(job.draft_token_ids) for job in jobs)
-        if len(jobs) < 2 or num_rows * self._seconds_per_row < self._parallel_above_s:
+        is_quick = num_rows * self._seconds_per_row < self._parallel_above_s
+        if len(jobs) < 2:
+            is_quick = True
+        counts = [0] * len(jobs)
+        left: Sequence[int] = range(len(jobs))
+        if self.has_followers:
+            max_new = 0 if is_quick else MAX_NEW
+            left = fill_followed(jobs, bitmask, self._threads, self._is_text, max_new)
+        if left:
+            some = [jobs[index] for index in left]
+            for index, count in zip(left, self._fill_left(some, bitmask, is_quick), strict=True):
+                counts[index] = count
+        return counts
+
+    def _fill_left(self, jobs: list[FillJob], bitmask: Bitmask, is_quick: bool) -> list[int]:
+        """Fill rows by the matchers of the library's Python interface."""
+        if is_quick:
             return self._fill_timed(jobs, bitmask)
         self._num_parallel += 1
-        if (
-            self._num_parallel % _TIMED_EVERY == 0
-        ):  # filled again below, which costs next to nothing
+        if self._num_parallel % _TIMED_EVERY == 0:
+            # filled again below, which costs next to nothing
             self._fill_timed([jobs[self._num_parallel // _TIMED_EVERY % len(jobs)]], bitmask)
-        return fill_many(self._executor, jobs, bitmask, self.num_threads)
+        return fill_many(self._executor, jobs, bitmask)
 
     def _fill_timed(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill rows one by one and note what a row takes: no other thread can make that longer."""
@@ -158,6 +184,16 @@ class LLGuidanceBackend:
     def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move matchers by tokens of their rows: without looking for these once more."""
         return take_many(self._executor if self.num_threads >= _MANY_THREADS else None, moves)
+
+    def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move matchers as far as their grammars go: followers in parallel, others one by one."""
+        if not self.has_followers:
+            return take_allowed(moves)
+        return take_followed(moves, self._threads, self._is_text)
+
+    @property
+    def _threads(self) -> FillThreads:
+        return fill_threads(self.num_threads)
 
 
 class LLGuidanceGrammar:

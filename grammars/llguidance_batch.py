@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -14,11 +15,12 @@ from llguidance.numpy import (
 
 from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
+from structspec.grammars.llguidance_followers import Follower, fill_rows
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
-from structspec.grammars.llguidance_rows import Row, fill_rows
+from structspec.grammars.llguidance_threads import FillThreads
 from structspec.grammars.unique_keys import GuardedMatcher
 
-_MAX_NEW = 8  # followers that one step waits to be copied
+MAX_NEW = 8  # followers that one step waits to be copied
 _MANY = 32  # to move fewer matchers by a token takes less than to wake threads
 
 
@@ -30,12 +32,10 @@ def inner_of(matcher: Matcher) -> LLGuidanceMatcher:
     return matcher.inner
 
 
-def fill_many(
-    executor: LLExecutor, jobs: Sequence[FillJob], bitmask: Bitmask, num_threads: int
-) -> list[int]:
+def fill_many(executor: LLExecutor, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
     """Fill many requests' rows in parallel and say how many drafts of each are taken."""
     walks = {index: _Walk(job) for index, job in enumerate(jobs) if job.draft_token_ids}
-    _fill_rows(executor, [j for j in jobs if not j.draft_token_ids], bitmask, num_threads)
+    _fill_rows(executor, [job for job in jobs if not job.draft_token_ids], bitmask)
     drafted = [walk for walk in walks.values() if walk.text_draft]
     if drafted:
         drafted.sort(key=lambda walk: walk.matcher.original.number)
@@ -48,10 +48,8 @@ def fill_many(
     return counts
 
 
-def _fill_rows(
-    executor: LLExecutor, jobs: list[FillJob], bitmask: Bitmask, num_threads: int
-) -> None:
-    """Rows without drafts: by followers where there are, else by the library's own threads."""
+def _fill_rows(executor: LLExecutor, jobs: list[FillJob], bitmask: Bitmask) -> None:
+    """Rows without drafts, by the library's own threads."""
     running: list[tuple[LLGuidanceMatcher, int]] = []
     for job in jobs:
         matcher = inner_of(job.matcher)
@@ -59,8 +57,6 @@ def _fill_rows(
             fill_stop_row(bitmask, job.first_row, matcher.vocabulary.stop_token_ids)
         else:
             running.append((matcher, job.first_row))
-    if len(running) > 1:
-        running = _fill_followed(running, bitmask, num_threads)
     # those of one original side by side: they wait for each other anyway
     running.sort(key=lambda pair: (pair[0].original.number, pair[1]))
     if running:
@@ -73,35 +69,44 @@ def _fill_rows(
             job.matcher.take_repeats_here(bitmask, job.first_row)
 
 
-def _fill_followed(
-    running: list[tuple[LLGuidanceMatcher, int]], bitmask: Bitmask, num_threads: int
-) -> list[tuple[LLGuidanceMatcher, int]]:
-    """Fill what followers can, and give back what they cannot."""
-    left: list[tuple[LLGuidanceMatcher, int]] = []
-    followed: list[tuple[LLGuidanceMatcher, int]] = []
-    rows: list[Row] = []
-    num_new = 0
-    for matcher, row in running:
-        is_new = not matcher.has_follower
-        follower = None if is_new and num_new == _MAX_NEW else matcher.follower()
-        num_new += is_new and follower is not None
-        if follower is None:
-            left.append((matcher, row))
+def fill_followed(
+    jobs: Sequence[FillJob],
+    bitmask: Bitmask,
+    threads: FillThreads,
+    is_text: array[int],
+    max_new: int,
+) -> list[int]:
+    """Fill the rows that followers can fill, and say which jobs, by index, are left."""
+    left: list[int] = []
+    followed: list[tuple[int, FillJob, LLGuidanceMatcher]] = []
+    rows: list[tuple[Follower, int, list[int]]] = []
+    first, row_bytes = bitmask.ctypes.data, bitmask.strides[0]
+    for index, job in enumerate(jobs):
+        matcher = inner_of(job.matcher)
+        follower = matcher.follower
+        if follower is None and max_new:
+            follower = matcher.new_follower()
+            max_new -= follower is not None
+        if follower is None or matcher.num_stops or job.draft_token_ids:
+            left.append(index)
         else:
-            followed.append((matcher, row))
-            rows.append((follower, row, matcher.token_ids))
-    if rows:
-        for index in fill_rows(rows, bitmask, num_threads):
-            followed[index][0].drop_follower()
-            left.append(followed[index])
+            followed.append((index, job, matcher))
+            rows.append((follower, first + job.first_row * row_bytes, matcher.token_ids))
+    if not rows:
+        return left
+    for failed in fill_rows(rows, threads, is_text, bitmask.shape[1] * bitmask.itemsize):
+        index, _, matcher = followed[failed]
+        matcher.drop_follower()
+        left.append(index)
+    for index, job, _ in followed:
+        if isinstance(job.matcher, GuardedMatcher) and index not in left:
+            job.matcher.take_repeats_here(bitmask, job.first_row)
     return left
 
 
 def fill_one(executor: LLExecutor, job: FillJob, bitmask: Bitmask) -> int:
     """Fill one request's rows; drafts are walked by a copy, so that the matcher stays clean."""
-    return (
-        fill_many(executor, [job], bitmask, 1)[0] if job.draft_token_ids else fill_job(job, bitmask)
-    )
+    return fill_many(executor, [job], bitmask)[0] if job.draft_token_ids else fill_job(job, bitmask)
 
 
 def take_many(executor: LLExecutor | None, moves: Sequence[Move]) -> list[Exception | None]:

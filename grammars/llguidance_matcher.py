@@ -9,8 +9,9 @@ from llguidance.numpy import fill_next_token_bitmask
 
 from structspec.grammars.base import Bitmask, MatcherFailed
 from structspec.grammars.drafts import fill_stop_row
+from structspec.grammars.llguidance_followers import Follower
 from structspec.grammars.llguidance_originals import Original
-from structspec.grammars.llguidance_rows import Follower, Template
+from structspec.grammars.llguidance_template import Template
 from structspec.grammars.llguidance_tokens import SPECIAL
 from structspec.vocabulary import Vocabulary
 
@@ -23,24 +24,24 @@ class LLGuidanceMatcher:
     branch. So once the text has left that of the kept mask, the next mask is computed by a new copy
     of the original, which has kept none, behind the same tokens.
 
-    What takes time in Python is put off: tokens that a follower's row has shown are noted, and the
-    library sees them when it is asked for something.
+    What takes time in Python is put off: tokens that a follower has taken, or that its row has
+    shown, are noted, and the library sees them when it is asked for something.
     """
 
     __slots__ = (
         "__weakref__",
-        "_follower",
         "_is_astray",
         "_library",
         "_markers",
         "_num_after",
         "_num_shown",
-        "_num_stops",
         "_stop_token_ids",
         "_template",
-        "_token_ids",
         "_vocabulary",
+        "follower",
+        "num_stops",
         "original",
+        "token_ids",
     )
 
     def __init__(
@@ -54,13 +55,13 @@ class LLGuidanceMatcher:
         self.original = original
         self._library: LLMatcher = original.library.deep_copy()
         self._template = template
-        self._follower: Follower | None = None
+        self.follower: Follower | None = None  # made when first wanted
         self._vocabulary = vocabulary
         self._stop_token_ids = vocabulary.stop_token_ids
         self._markers = markers
-        self._token_ids: list[int] = []  # without stop tokens
+        self.token_ids: list[int] = []  # without stop tokens; to be changed here alone
         self._num_shown = 0  # of them to the library
-        self._num_stops = 0
+        self.num_stops = 0
         # The last `_num_after` tokens are behind the kept mask's, or, where that goes on otherwise
         # (`_is_astray`), behind what both begin with. A new mask may be kept or not: where text is
         # forced none is.
@@ -71,7 +72,7 @@ class LLGuidanceMatcher:
     @property
     def is_stopped(self) -> bool:
         """Whether a stop token was accepted."""
-        return self._num_stops > 0
+        return self.num_stops > 0
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -81,40 +82,30 @@ class LLGuidanceMatcher:
     @property
     def library(self) -> LLMatcher:
         """The library's matcher, where the text stands."""
-        if self._num_shown < len(self._token_ids):
-            self._library.consume_tokens(self._token_ids[self._num_shown :])
-            self._num_shown = len(self._token_ids)
+        if self._num_shown < len(self.token_ids):
+            self._library.consume_tokens(self.token_ids[self._num_shown :])
+            self._num_shown = len(self.token_ids)
         return self._library
-
-    @property
-    def token_ids(self) -> list[int]:
-        """The tokens of the text, without stop tokens; not to be changed."""
-        return self._token_ids
 
     @property
     def template(self) -> Template | None:
         """What its follower is copied from."""
         return self._template
 
-    @property
-    def has_follower(self) -> bool:
-        """Whether `follower` has nothing to copy any more, which takes some 200 us."""
-        return self._follower is not None
-
-    def follower(self) -> Follower | None:
-        """What fills this matcher's rows in parallel, where there is such a thing by now."""
-        if self._follower is None and self._template is not None:
-            self._follower = self._template.follower()
-        return self._follower
+    def new_follower(self) -> Follower | None:
+        """Its follower, copied now (some 200 us) if there is something to copy by now."""
+        if self.follower is None and self._template is not None:
+            self.follower = self._template.follower()
+        return self.follower
 
     def drop_follower(self) -> None:
         """It has failed: from now on rows are the library's."""
-        self._follower = self._template = None
+        self.follower = self._template = None
 
     @property
     def has_followed_row(self) -> bool:
         """Whether the follower has filled the row where the text stands."""
-        return self._follower is not None and self._follower.has_row_at(len(self._token_ids))
+        return self.follower is not None and self.follower.has_row_at(len(self.token_ids))
 
     def is_writable(self, token_id: int) -> bool:
         """Whether the grammar can have anything to do with this token."""
@@ -122,7 +113,7 @@ class LLGuidanceMatcher:
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`; the budget is ignored."""
-        if self._num_stops:
+        if self.num_stops:
             fill_stop_row(bitmask, row, self._stop_token_ids)
             return
         fill_next_token_bitmask(self.library_for_row(), bitmask, row)
@@ -150,9 +141,9 @@ class LLGuidanceMatcher:
 
     def _start_again(self) -> None:
         self._library = self.original.library.deep_copy()
-        num_taken = self._num_shown = self._library.try_consume_tokens(self._token_ids)
+        num_taken = self._num_shown = self._library.try_consume_tokens(self.token_ids)
         self.check()
-        assert num_taken == len(self._token_ids)
+        assert num_taken == len(self.token_ids)
         self._num_after, self._is_astray = 0, False
 
     def check(self) -> None:
@@ -164,10 +155,10 @@ class LLGuidanceMatcher:
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
         if token_id in self._stop_token_ids:
-            is_allowed_here = self._num_stops > 0 or bool(self.library.is_accepting())
-            self._num_stops += is_allowed_here
+            is_allowed_here = self.num_stops > 0 or bool(self.library.is_accepting())
+            self.num_stops += is_allowed_here
             return is_allowed_here
-        if self._num_stops or not self.is_writable(token_id):
+        if self.num_stops or not self.is_writable(token_id):
             return False
         if not self._is_shown(token_id):
             return False
@@ -177,15 +168,20 @@ class LLGuidanceMatcher:
         """Whether this is a stop token: the library is not to see it."""
         return token_id in self._stop_token_ids
 
+    def note_followed(self, token_ids: Sequence[int]) -> None:
+        """The follower has taken these tokens, none of which is a stop token."""
+        self.token_ids += token_ids
+        self._num_after += len(token_ids)
+
     def note_taken(self, token_ids: Sequence[int], *, is_shown: bool = True) -> None:
         """Rows allowed these tokens; all but stop tokens were shown to the library, or will be."""
         if self._library.is_error():
             self.check()
         for token_id in token_ids:
             if token_id in self._stop_token_ids:
-                self._num_stops += 1
+                self.num_stops += 1
             else:
-                self._token_ids.append(token_id)
+                self.token_ids.append(token_id)
                 self._num_after += 1
                 self._num_shown += is_shown
 
@@ -194,7 +190,7 @@ class LLGuidanceMatcher:
         num_taken: int = self.library.try_consume_tokens(token_ids)
         if num_taken < len(token_ids):
             self.check()
-        self._token_ids += token_ids[:num_taken]
+        self.token_ids += token_ids[:num_taken]
         self._num_after += num_taken
         self._num_shown += num_taken
         return num_taken
@@ -208,19 +204,19 @@ class LLGuidanceMatcher:
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens, stop tokens included."""
-        num_stops = min(num_tokens, self._num_stops)
-        self._num_stops -= num_stops
+        num_stops = min(num_tokens, self.num_stops)
+        self.num_stops -= num_stops
         num_tokens -= num_stops
         if num_tokens == 0:
             return
-        del self._token_ids[-num_tokens:]
-        num_left = len(self._token_ids)
+        del self.token_ids[-num_tokens:]
+        num_left = len(self.token_ids)
         if self._num_shown > num_left:
             if not self._library.rollback(self._num_shown - num_left):
                 self.check()
             self._num_shown = num_left
-        if self._follower is not None:
-            self._follower.note_rollback(num_left)
+        if self.follower is not None:
+            self.follower.note_rollback(num_left)
         if num_tokens > self._num_after:
             self._num_after, self._is_astray = 0, True
         else:
@@ -228,7 +224,7 @@ class LLGuidanceMatcher:
 
     def forced(self, limit: int) -> bytes:
         """The text every valid continuation starts with; empty where the text may end."""
-        if self._num_stops or self.library.is_accepting():
+        if self.num_stops or self.library.is_accepting():
             return b""
         forced: bytes = self.library.compute_ff_bytes()
         return forced.partition(SPECIAL)[0][:limit]
@@ -236,7 +232,7 @@ class LLGuidanceMatcher:
     def forced_tokens(self, limit: int) -> list[int]:
         """The canonical tokens of forced text, as far as nothing may merge with them."""
         forced: list[int] = []
-        while len(forced) < limit and not self._num_stops and not self.library.is_accepting():
+        while len(forced) < limit and not self.num_stops and not self.library.is_accepting():
             tokens = self.library.compute_ff_tokens()
             num_taken = self._consume(tokens)
             forced += tokens[:num_taken]

@@ -24,6 +24,11 @@ MASK, TAKE, UNDO = (
     "llg_matcher_consume_tokens",
     "llg_matcher_rollback",
 )
+CHECK, FORCED, MAY_END = (
+    "llg_matcher_validate_tokens",
+    "llg_matcher_compute_ff_tokens",
+    "llg_matcher_is_accepting",
+)
 
 
 class _Limits(ctypes.Structure):
@@ -82,6 +87,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     MASK: (ctypes.c_int32, (_POINTER, _POINTER, _SIZE)),
     TAKE: (ctypes.c_int32, (_POINTER, _POINTER, _SIZE)),
     UNDO: (ctypes.c_int32, (_POINTER, _SIZE)),
+    CHECK: (ctypes.c_int32, (_POINTER, _POINTER, _SIZE)),
+    FORCED: (ctypes.c_int32, (_POINTER, _POINTER, _SIZE)),
+    MAY_END: (ctypes.c_bool, (_POINTER,)),
 }
 
 

@@ -1,10 +1,11 @@
-"""Threads of our own that undo, take and fill for many matchers, without Python and without locks.
+"""Threads of our own that move many matchers and fill rows, without Python and without locks.
 
     remaining    counts down from the number of lines: who takes it below has a line to do
     done         counts up to it
 
-The caller does lines too, and waits for lines that others have begun but never for a thread: one
-that wakes late, on a busy machine, finds nothing left. The table of lines is kept from call to
+A line is for one matcher: tokens to undo, known tokens to take, new ones to look at first, a row to
+fill. The caller does lines too, and waits for lines that others have begun but never for a thread:
+one that wakes late, on a busy machine, finds nothing left. The table of lines is kept from call to
 call, and `remaining` set last, so that there is nothing that such a thread could do wrong. Lines
 are done from the last to the first: those that took longest the time before are to stand last.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Sequence
+from array import array
 from typing import Any
 
 import llvmlite.binding  # type: ignore[import-untyped]
@@ -24,22 +25,38 @@ from llvmlite import ir
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
-from structspec.grammars.llguidance_native import MASK, TAKE, UNDO, library
+from structspec.grammars.llguidance_native import (
+    CHECK,
+    FORCED,
+    MASK,
+    MAY_END,
+    TAKE,
+    UNDO,
+    library,
+)
 
-_i4, _i8 = numba.int32, numba.int64  # addresses are numbers here
+_u1, _i4, _i8 = numba.uint8, numba.int32, numba.int64  # addresses are numbers here
 _mask = numba.types.ExternalFunction(MASK, _i4(_i8, _i8, _i8))
 _take = numba.types.ExternalFunction(TAKE, _i4(_i8, _i8, _i8))
 _undo = numba.types.ExternalFunction(UNDO, _i4(_i8, _i8))
+_check = numba.types.ExternalFunction(CHECK, _i4(_i8, _i8, _i8))
+_forced = numba.types.ExternalFunction(FORCED, _i4(_i8, _i8, _i8))
+_may_end = numba.types.ExternalFunction(MAY_END, _u1(_i8))
 _WAIT, _POST, _INIT, _YIELD = "sem_wait", "sem_post", "sem_init", "sched_yield"
 _wait = numba.types.ExternalFunction(_WAIT, _i4(_i8))
+_post = numba.types.ExternalFunction(_POST, _i4(_i8))
 _yield = numba.types.ExternalFunction(_YIELD, _i4())
 
-_REMAINING, _DONE, _SEMAPHORE, _NUM_BYTES, _HEAD = 0, 8, 16, 24, 25  # numbers; lines follow
-_LINE = 7
-_MATCHER, _ROW, _NUM_UNDONE, _TOKENS, _NUM_TOKENS, _STATUS, _CYCLES = range(_LINE)
-_MAX_LINES = 1024  # of one call of the threads
-
-Line = tuple[int, int, int, int, int]  # a line up to its status
+# numbers of the table: a head, what is to be done, what came of it
+_REMAINING, _DONE, _SEMAPHORE = 0, 8, 16
+_ROW_BYTES, _TOKENS, _IS_TEXT, _VOCAB_SIZE = 24, 25, 26, 27
+_LINES = 28
+LINE, RESULT = 6, 5  # numbers of one line, and of its result
+_MATCHER, _ROW, _NUM_UNDONE, _FIRST_TOKEN, _NUM_KNOWN, _NUM_NEW = range(LINE)
+STATUS, CYCLES, NUM_TAKEN, ENDS, _FORCED_TOKEN = range(RESULT)
+NO_END = -1  # in the place of `ENDS`: no stop token was met
+MAX_LINES = 1024  # of one call of the threads
+_RESULTS = _LINES + LINE * MAX_LINES
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -51,6 +68,26 @@ def _add(typing_context: Any, address: Any, amount: Any) -> Any:
         return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
 
     return _i8(_i8, _i8), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _token_at(typing_context: Any, address: Any) -> Any:
+    """The int32 number at an address."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.IntType(32).as_pointer()))
+
+    return _i4(_i8), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _byte_at(typing_context: Any, address: Any) -> Any:
+    """The byte at an address."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
+
+    return _u1(_i8), codegen
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -66,21 +103,61 @@ def _cycles(typing_context: Any) -> Any:
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _look_and_take(address: Any, table: Any, matcher: Any, tokens: Any, num: Any, out: Any) -> Any:
+    """Take tokens up to the first that a row would not show; how many, or -1 for a failure.
+
+    A row shows one token where text is forced, the canonical, though more are valid. At a token
+    that is no text, perhaps a stop token, one is told whether the text may end.
+    """
+    for index in range(num):
+        place = tokens + 4 * index
+        token = np.int64(_token_at(place))
+        is_known = token >= 0 and token < table[_VOCAB_SIZE]
+        if not is_known or _byte_at(table[_IS_TEXT] + token) == 0:
+            table[out + ENDS] = _may_end(matcher)
+            return index
+        table[out + _FORCED_TOKEN] = 0
+        if _forced(matcher, address + 8 * (out + _FORCED_TOKEN), 1) > 0:
+            if table[out + _FORCED_TOKEN] != token:
+                return index
+        else:
+            num_valid = _check(matcher, place, 1)
+            if num_valid != 1:
+                return index if num_valid == 0 else -1
+        if _take(matcher, place, 1) != 0:
+            return -1
+    return num
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _do_line(address: Any, table: Any, line: Any, out: Any) -> Any:
+    """Do one line; its status."""
+    matcher, status = table[line + _MATCHER], 0
+    tokens, num_known = table[_TOKENS] + 4 * table[line + _FIRST_TOKEN], table[line + _NUM_KNOWN]
+    if table[line + _NUM_UNDONE]:
+        status = _undo(matcher, table[line + _NUM_UNDONE])
+    if status == 0 and num_known:
+        status = _take(matcher, tokens, num_known)
+    table[out + NUM_TAKEN], table[out + ENDS] = 0, NO_END
+    if status == 0 and table[line + _NUM_NEW]:
+        tokens += 4 * num_known
+        taken = _look_and_take(address, table, matcher, tokens, table[line + _NUM_NEW], out)
+        table[out + NUM_TAKEN] = taken
+        status = min(taken, 0)
+    if status == 0 and table[line + _ROW]:
+        status = _mask(matcher, table[line + _ROW], table[_ROW_BYTES])
+    return status
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _do_lines(address: Any, table: Any) -> None:
     while True:
         index = _add(address + 8 * _REMAINING, -1) - 1
         if index < 0:
             return
-        line = _HEAD + _LINE * index
-        matcher, status, start = table[line + _MATCHER], 0, _cycles()
-        if table[line + _NUM_UNDONE]:
-            status = _undo(matcher, table[line + _NUM_UNDONE])
-        if status == 0 and table[line + _NUM_TOKENS]:
-            status = _take(matcher, table[line + _TOKENS], table[line + _NUM_TOKENS])
-        if status == 0:
-            status = _mask(matcher, table[line + _ROW], table[_NUM_BYTES])
-        table[line + _STATUS] = status
-        table[line + _CYCLES] = _cycles() - start
+        start, out = _cycles(), _RESULTS + RESULT * index
+        table[out + STATUS] = _do_line(address, table, _LINES + LINE * index, out)
+        table[out + CYCLES] = _cycles() - start
         _add(address + 8 * _DONE, 1)
 
 
@@ -91,15 +168,17 @@ def _work(address: Any, table: Any) -> None:
         _do_lines(address, table)
 
 
-def _lead(address: Any, table: Any, num_lines: Any) -> None:
-    """What the caller does: its share, and then it waits."""
+def _lead(address: Any, table: Any, num_lines: Any, num_woken: Any) -> None:
+    """What the caller does: it wakes some, does its share, and then waits."""
+    for _ in range(num_woken):
+        _post(address + 8 * _SEMAPHORE)
     _do_lines(address, table)
     while _add(address + 8 * _DONE, 0) < num_lines:
         _yield()
 
 
 _TABLE = numba.types.CPointer(_i8)
-_WORK, _LEAD = numba.void(_i8, _TABLE), numba.void(_i8, _TABLE, _i8)
+_WORK, _LEAD = numba.void(_i8, _TABLE), numba.void(_i8, _TABLE, _i8, _i8)
 
 
 @functools.cache
@@ -117,7 +196,8 @@ def _system() -> Any:
     system = ctypes.CDLL(None)
     if library() is None or not all(hasattr(system, n) for n in (_WAIT, _POST, _INIT, _YIELD)):
         return None
-    for owner, names in ((system, (_WAIT, _YIELD)), (library(), (MASK, TAKE, UNDO))):
+    asked = (MASK, TAKE, UNDO, CHECK, FORCED, MAY_END)
+    for owner, names in ((system, (_WAIT, _POST, _YIELD)), (library(), asked)):
         for name in names:
             address = ctypes.cast(getattr(owner, name), ctypes.c_void_p).value
             llvmlite.binding.add_symbol(name, address)
@@ -134,12 +214,12 @@ class FillThreads:
 
     def __init__(self, num_threads: int) -> None:
         """The caller is one of them."""
-        self._table = np.zeros(_HEAD + _LINE * _MAX_LINES, np.int64)
+        self._table = np.zeros(_RESULTS + RESULT * MAX_LINES, np.int64)
+        self._numbers = memoryview(self._table.data).cast("B").cast("q")
         self._address = self._table.ctypes.data
         self._lock = threading.Lock()
         self._num_helpers = num_threads - 1
-        self._semaphore = ctypes.c_void_p(self._address + 8 * _SEMAPHORE)
-        _system().sem_init(self._semaphore, 0, 0)
+        _system().sem_init(ctypes.c_void_p(self._address + 8 * _SEMAPHORE), 0, 0)
         pointer = self._table.ctypes.data_as(_compiled("lead").argtypes[1])
         self._lead = functools.partial(_compiled("lead"), self._address, pointer)
         for _ in range(self._num_helpers):
@@ -147,27 +227,27 @@ class FillThreads:
             thread = threading.Thread(target=_compiled("work"), args=arguments, daemon=True)
             thread.start()
 
-    def do(self, lines: Sequence[Line], num_bytes: int) -> list[tuple[int, int]]:
-        """Do all lines, with rows of so many bytes; for each, its status and what it took.
+    def do(
+        self,
+        lines: array[int],  # int64 [at most MAX_LINES, LINE]: matcher, row, undone, tokens …
+        tokens: array[int],  # int32: what the lines point into
+        is_text: array[int],  # uint8 [vocab_size]
+        row_bytes: int,
+        max_woken: int,
+    ) -> list[int]:
+        """Do all lines, with at most so many threads besides this one; their results, one by one.
 
-        A status other than 0 says that the library has failed; what it took is in cycles.
+        A status other than 0 says that the library has failed; what a line took is in cycles.
         """
-        done: list[tuple[int, int]] = []
+        num_lines, numbers = len(lines) // LINE, self._numbers
         with self._lock:
-            for start in range(0, len(lines), _MAX_LINES):
-                done += self._do(lines[start : start + _MAX_LINES], num_bytes)
-        return done
-
-    def _do(self, lines: Sequence[Line], num_bytes: int) -> list[tuple[int, int]]:
-        written = self._table[_HEAD : _HEAD + _LINE * len(lines)].reshape(-1, _LINE)
-        written[:, :_STATUS] = lines
-        self._table[_NUM_BYTES] = num_bytes
-        self._table[_DONE] = 0
-        self._table[_REMAINING] = len(lines)
-        for _ in range(min(self._num_helpers, len(lines) - 1)):
-            _system().sem_post(self._semaphore)
-        self._lead(len(lines))
-        return [*map(tuple, written[:, _STATUS:].tolist())]
+            numbers[_LINES : _LINES + len(lines)] = memoryview(lines)
+            numbers[_ROW_BYTES], numbers[_TOKENS] = row_bytes, tokens.buffer_info()[0]
+            numbers[_IS_TEXT], numbers[_VOCAB_SIZE] = is_text.buffer_info()
+            numbers[_DONE] = 0
+            numbers[_REMAINING] = num_lines
+            self._lead(num_lines, min(self._num_helpers, max_woken))
+            return numbers[_RESULTS : _RESULTS + RESULT * num_lines].tolist()
 
 
 @functools.cache

@@ -39,7 +39,7 @@ from structspec.grammars.base import (
 )
 from structspec.grammars.choice import check_choices
 from structspec.grammars.closed import close_objects
-from structspec.grammars.drafts import fill_job, fill_stop_row, take_each
+from structspec.grammars.drafts import fill_job, fill_stop_row, take_allowed, take_each
 from structspec.grammars.json_schema import parse
 from structspec.grammars.keywords import findings
 from structspec.grammars.probe import probe
@@ -99,6 +99,10 @@ class LMFormatEnforcerBackend:
     def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move matchers one by one."""
         return take_each(moves)
+
+    def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move matchers one by one."""
+        return take_allowed(moves)
 
     def _parser_maker(self, constraint: Constraint) -> Callable[[], CharacterLevelParser]:
         match constraint:

@@ -28,7 +28,7 @@ from structspec.grammars.base import (
     check_refused,
 )
 from structspec.grammars.choice import check_choices
-from structspec.grammars.drafts import fill_job, fill_stop_row, take_each
+from structspec.grammars.drafts import fill_job, fill_stop_row, take_allowed, take_each
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.probe import probe
 from structspec.grammars.regex import read_regex, translate
@@ -93,6 +93,10 @@ class OutlinesBackend:
     def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move matchers one by one."""
         return take_each(moves)
+
+    def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move matchers one by one."""
+        return take_allowed(moves)
 
 
 class OutlinesGrammar:

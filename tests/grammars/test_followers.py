@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 
 import numpy as np
@@ -10,18 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec.bitmask import allocate_bitmask, unpack_row
-from structspec.constraint import Regex
-from structspec.grammars.base import FillJob, Matcher
+from structspec.constraint import JsonSchema, Regex, Tools
+from structspec.grammars.base import FillJob, Matcher, MatcherFailed
+from structspec.grammars.drafts import is_allowed, take_each
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.llguidance_batch import inner_of
 from structspec.grammars.llguidance_threads import can_fill, fill_threads
-from tests.grammars.cases import CASES, VOCABULARIES, backend
+from structspec.vocabulary import Vocabulary
+from tests.grammars.cases import CASES, VOCABULARIES, backend, compiled
 
 if not can_fill():
     pytest.skip("no C interface or no semaphores here", allow_module_level=True)
 
 NAMES = [(name, constraint) for library, name, constraint in CASES if library == "llguidance"]
 NUM_MATCHERS = 5
+SPECIAL = {
+    "names": Tools([{"name": "ab"}], "mistral", "required"),
+    "keys": JsonSchema({"type": "object", "additionalProperties": {"type": "integer"}}),
+}
 STEPS = st.lists(
     st.tuples(st.sampled_from(["go", "go", "go", "both", "back"]), st.integers(0, 10**6)),
     min_size=1,
@@ -42,9 +49,26 @@ def followed_grammar(vocabulary_name: str, name: str):
     filler = followed_backend(vocabulary_name)
     grammar = filler.compile(dict(NAMES)[name])
     matcher = inner_of(grammar.matcher())
-    matcher.follower()
+    matcher.new_follower()
     matcher.template.wait()
     return grammar
+
+
+@cache
+def special_grammars(name: str):
+    """A backend of bytes, a name and two stop tokens; a grammar with followers and one without."""
+    tokens = (*(bytes([i]) for i in range(256)), None, None, None)
+    names = {"[TOOL_CALLS]": 256}
+    vocabulary = Vocabulary(tokens, (257, 258), lambda text: list(text.encode()), names)
+    followed, other = (
+        LLGuidanceBackend(vocabulary, parallel_above_s=0.0, num_threads=2, has_followers=has)
+        for has in (True, False)
+    )
+    grammar, fresh = (each.compile(SPECIAL[name]) for each in (followed, other))
+    matcher = inner_of(grammar.matcher())
+    matcher.new_follower()
+    matcher.template.wait()
+    return followed, grammar, fresh
 
 
 def fill_all(filler: LLGuidanceBackend, matchers: list[Matcher]) -> np.ndarray:
@@ -85,7 +109,7 @@ def test_rows_of_followers_are_those_of_the_library(vocabulary_name, name, steps
                 del token_ids[len(token_ids) - num_tokens :]
             continue
         rows = fill_all(filler, matchers)
-        assert all(inner_of(matcher).follower() is not None for matcher in matchers)
+        assert all(inner_of(matcher).new_follower() is not None for matcher in matchers)
         if kind == "both":
             np.testing.assert_array_equal(rows, rows_of(filler, matchers))
         tokens = [[pick(row, size, number + 7 * i)] for i, row in enumerate(rows)]
@@ -100,11 +124,175 @@ def test_rows_of_followers_are_those_of_the_library(vocabulary_name, name, steps
     assert [m.forced(20) for m in matchers] == [m.forced(20) for m in same]
 
 
+def some_tokens(matcher: Matcher, vocabulary: Vocabulary, number: int) -> tuple[list[int], int]:
+    """Tokens, and how many of them rows allow one behind the other; the matcher is moved by those.
+
+    Most are allowed. Others may be any number, and something may come behind them.
+    """
+    choose = random.Random(number)
+    token_ids: list[int] = []
+    bitmask = allocate_bitmask(1, vocabulary.vocab_size)
+    for count in range(choose.randint(1, 4)):
+        matcher.fill(bitmask, 0)
+        token_id = pick(bitmask[0], vocabulary.vocab_size, choose.randrange(10**6))
+        if choose.random() < 0.25:
+            token_id = choose.randint(-1, vocabulary.vocab_size)
+        token_ids.append(token_id)
+        if not is_allowed(bitmask, 0, token_id):
+            return token_ids + choose.choices(range(vocabulary.vocab_size), k=count), count
+        assert matcher.accept(token_id)
+    return token_ids, len(token_ids)
+
+
+MIXED_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["unseen", "unseen", "unseen", "shown", "rows", "drafts", "back"]),
+        st.integers(0, 10**6),
+    ),
+    min_size=1,
+    max_size=16,
+)
+
+
+def walk_along(
+    filler: LLGuidanceBackend, matchers: list[Matcher], same: list[Matcher], steps
+) -> list[list[int]]:
+    """Move matchers in all ways, and `same` by what their own rows allow; all tokens taken."""
+    taken: list[list[int]] = [[] for _ in matchers]
+    for kind, number in steps:
+        some = [some_tokens(m, filler.vocabulary, number + 7 * i) for i, m in enumerate(same)]
+        allowed = [token_ids[:count] for token_ids, count in some]
+        counts = [count for _, count in some]
+        if kind == "unseen":
+            moves = [(m, token_ids) for m, (token_ids, _) in zip(matchers, some, strict=True)]
+            assert filler.take_unseen(moves) == counts
+        else:
+            for matcher, count in zip(same, counts, strict=True):
+                matcher.rollback(count)
+        if kind == "drafts":
+            jobs = [FillJob(m, 9 * i, some[i][0]) for i, m in enumerate(matchers)]
+            bitmask = allocate_bitmask(9 * len(jobs), filler.vocabulary.vocab_size)
+            assert filler.fill_drafts(jobs, bitmask) == counts
+        if kind in ("rows", "shown"):
+            rows = fill_all(filler, matchers)
+            np.testing.assert_array_equal(rows, rows_of(filler, same))
+        if kind == "shown":
+            allowed = [[pick(row, filler.vocabulary.vocab_size, number)] for row in rows]
+            assert filler.take_shown([*zip(matchers, allowed, strict=True)]) == [None] * len(same)
+            assert take_each([*zip(same, allowed, strict=True)]) == [None] * len(same)
+        if kind in ("unseen", "shown"):
+            for token_ids, new in zip(taken, allowed, strict=True):
+                token_ids += new
+        if kind == "back":
+            for matcher, other, token_ids in zip(matchers, same, taken, strict=True):
+                num_tokens = number % (len(token_ids) + 1)
+                matcher.rollback(num_tokens)
+                other.rollback(num_tokens)
+                del token_ids[len(token_ids) - num_tokens :]
+    return taken
+
+
+def check_rows(filler: LLGuidanceBackend, matchers, fresh, taken: list[list[int]]) -> None:
+    """As those of matchers that were moved by the same tokens and nothing else."""
+    same = [fresh.matcher() for _ in matchers]
+    assert take_each([*zip(same, taken, strict=True)]) == [None] * len(same)
+    np.testing.assert_array_equal(fill_all(filler, matchers), rows_of(filler, same))
+    np.testing.assert_array_equal(rows_of(filler, matchers), rows_of(filler, same))
+    assert [m.forced(20) for m in matchers] == [m.forced(20) for m in same]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in NAMES])
+@pytest.mark.parametrize("vocabulary_name", VOCABULARIES)
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(steps=MIXED_STEPS)
+def test_unseen_tokens_are_taken_exactly_as_rows_allow_them(vocabulary_name, name, steps):
+    filler, fresh = followed_backend(vocabulary_name), compiled(vocabulary_name, "llguidance", name)
+    grammar = followed_grammar(vocabulary_name, name)
+    matchers, same = ([g.matcher() for _ in range(3)] for g in (grammar, fresh))
+    for matcher in matchers[1:]:  # one has no follower, until rows are filled
+        assert inner_of(matcher).new_follower() is not None
+    check_rows(filler, matchers, fresh, walk_along(filler, matchers, same, steps))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(steps=MIXED_STEPS)
+@pytest.mark.parametrize("name", SPECIAL)
+def test_unseen_names_and_keys_are_taken_exactly_as_rows_allow_them(name, steps):
+    """Of tokens that are no text those that the grammar names, of keys those not yet there."""
+    filler, grammar, fresh = special_grammars(name)
+    matchers, same = ([g.matcher() for _ in range(2)] for g in (grammar, fresh))
+    assert all(inner_of(matcher).new_follower() is not None for matcher in matchers)
+    check_rows(filler, matchers, fresh, walk_along(filler, matchers, same, steps))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "num_taken"),
+    [
+        ("keys", [*b'{"a": 1, "b": 2}', 258, 258], 18),
+        ("keys", [*b'{"a": 1, "a": 2}', 258], 11),
+        ("keys", [*b'{"a": 1, ', 257], 9),
+        ("keys", [*b'{"a"', 258], 4),
+        ("keys", [*b"{}", 258, 258, *b"{"], 4),
+        ("keys", [], 0),
+        ("names", [256, *b'[{"name": "ab", "arguments": {}}', 257], 33),
+        ("names", [256, *b'[{"name": "ab", "arguments": {}}]', 257, 258], 36),
+        ("names", [257, 256], 0),
+        ("names", [*b"[TOOL", 256], 0),
+    ],
+)
+def test_unseen_tokens_by_hand(name, text, num_taken):
+    filler, grammar, _ = special_grammars(name)
+    for has_follower in (True, False):
+        matcher = grammar.matcher()
+        assert not has_follower or inner_of(matcher).new_follower() is not None
+        assert filler.take_unseen([(matcher, text)]) == [num_taken]
+        matcher.rollback(num_taken)
+        assert filler.take_unseen([(matcher, text[:1])]) == [min(num_taken, 1)]
+
+
+def test_a_follower_that_fails_while_it_looks_is_dropped_and_its_matcher_takes_the_tokens():
+    filler, grammar = followed_backend("bytes"), followed_grammar("bytes", "regex-date")
+    matchers = [grammar.matcher() for _ in range(3)]
+    broken = [inner_of(matcher).new_follower() for matcher in matchers][1]
+    with pytest.raises(MatcherFailed):
+        broken.library.take(ord("x"))
+    moves = [(matcher, b"2024-x") for matcher in matchers]
+    assert filler.take_unseen(moves) == [5, 5, 5]
+    assert [inner_of(m).follower is not None for m in matchers] == [True, False, True]
+    assert [m.forced(3) for m in matchers] == [b""] * 3
+    assert filler.take_unseen([(matcher, b"12") for matcher in matchers]) == [2, 2, 2]
+    assert [m.forced(3) for m in matchers] == [b"-"] * 3
+
+
+def test_many_matchers_get_their_followers_when_unseen_tokens_are_looked_at():
+    filler, grammar = followed_backend("bytes"), followed_grammar("bytes", "regex-date")
+    matchers = [grammar.matcher() for _ in range(12)]
+    for text, num_followers in ((b"1", 8), (b"9", 12), (b"x", 12)):
+        counts = [text != b"x"] * len(matchers)
+        assert filler.take_unseen([(matcher, text) for matcher in matchers]) == counts
+        assert sum(inner_of(m).follower is not None for m in matchers) == num_followers
+    some = [grammar.matcher() for _ in range(7)]
+    assert filler.take_unseen([(matcher, b"19-") for matcher in some]) == [2] * 7
+    assert all(inner_of(m).follower is None for m in some)
+
+
+def test_few_rows_too_are_filled_by_followers_that_are_there():
+    filler = LLGuidanceBackend(VOCABULARIES["bytes"](), num_threads=2, has_followers=True)
+    matcher = filler.compile(Regex("ab+c")).matcher()
+    inner_of(matcher).new_follower()
+    inner_of(matcher).template.wait()
+    assert inner_of(matcher).new_follower() is not None
+    assert filler.take_unseen([(matcher, b"abb")]) == [3]
+    row = fill_all(filler, [matcher])[0]
+    assert inner_of(matcher).has_followed_row
+    assert np.flatnonzero(unpack_row(row, 257)).tolist() == [*b"bc"]
+
+
 def test_tokens_that_followers_showed_are_only_noted_and_accept_knows_them():
     filler = followed_backend("pieces")
     grammar = filler.compile(Regex("ab+c"))
     matchers = [grammar.matcher() for _ in range(2)]
-    inner_of(matchers[0]).follower()
+    inner_of(matchers[0]).new_follower()
     inner_of(matchers[0]).template.wait()
     letter = {c: filler.vocabulary.token_bytes.index(c) for c in (b"a", b"b", b"c")}
     for character in (b"a", b"b"):
@@ -124,21 +312,21 @@ def test_a_follower_that_fails_is_dropped_and_the_library_fills_its_row():
     grammar = followed_grammar("pieces", "json")
     matchers = [grammar.matcher() for _ in range(3)]
     rows = fill_all(filler, matchers)
-    broken = inner_of(matchers[1]).follower()
+    broken = inner_of(matchers[1]).new_follower()
     broken.library.take(pick(rows[1], filler.vocabulary.vocab_size, 0))
     with pytest.raises(RuntimeError):
         for _ in range(300):  # no text holds this
             broken.library.take(filler.vocabulary.token_bytes.index(b"}"))
     np.testing.assert_array_equal(fill_all(filler, matchers), rows)
-    assert inner_of(matchers[1]).follower() is None
-    assert inner_of(matchers[0]).follower() is not None
+    assert inner_of(matchers[1]).new_follower() is None
+    assert inner_of(matchers[0]).new_follower() is not None
 
 
 def test_more_rows_than_one_call_of_the_threads_takes():
     filler = followed_backend("pieces")
     grammar = followed_grammar("pieces", "json")
     matchers = [grammar.matcher() for _ in range(1100)]
-    assert all(inner_of(matcher).follower() is not None for matcher in matchers)
+    assert all(inner_of(matcher).new_follower() is not None for matcher in matchers)
     rows = fill_all(filler, matchers)
     assert (rows == rows_of(filler, matchers[:1])).all()
 
@@ -149,9 +337,9 @@ def test_a_step_waits_for_few_new_followers_and_every_row_is_filled():
     matchers = [grammar.matcher() for _ in range(40)]
     expected = rows_of(filler, matchers[:1])
     for _ in range(5):
-        had = sum(inner_of(matcher).has_follower for matcher in matchers)
+        had = sum(inner_of(matcher).follower is not None for matcher in matchers)
         assert (fill_all(filler, matchers) == expected).all()
-        assert sum(inner_of(matcher).has_follower for matcher in matchers) == had + 8
+        assert sum(inner_of(matcher).follower is not None for matcher in matchers) == had + 8
 
 
 def test_threads_are_shared_by_all_that_want_as_many():

@@ -1,23 +1,19 @@
-"""Followers: matchers of llguidance's C interface that fill many requests' rows in parallel.
-
-A follower is shown its request's tokens when the next row is wanted, and not before: so a step's
-tokens are taken on the threads that fill.
-"""
+"""What followers of one grammar are copied from: made when first wanted, on another thread."""
 
 from __future__ import annotations
 
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
 import numpy as np
 
-from structspec.grammars.base import Bitmask, MatcherFailed
+from structspec.grammars.base import MatcherFailed
+from structspec.grammars.llguidance_followers import Follower
 from structspec.grammars.llguidance_native import NativeMatcher
-from structspec.grammars.llguidance_threads import Line, fill_threads
 from structspec.vocabulary import Vocabulary
 
 logger = logging.getLogger("structspec")
@@ -25,81 +21,6 @@ logger = logging.getLogger("structspec")
 _WALK_LENGTH = 64  # tokens
 _NUM_TRIED = 32  # allowed tokens among which a walk looks for a word, as most text has them
 _LONGEST_START = 500  # bytes that all texts of a grammar begin with
-
-
-class Follower:
-    """A copy of a template that is moved behind a request's tokens when a row is wanted.
-
-    As in `LLGuidanceMatcher`, a mask the library has kept may be taken for that of another branch:
-    once the text has left that of the last row and goes on, a new copy takes its place.
-    """
-
-    __slots__ = (
-        "_is_astray",
-        "_num_filled",
-        "_num_taken",
-        "_num_undone",
-        "_template",
-        "cycles",
-        "library",
-    )
-
-    def __init__(self, template: NativeMatcher) -> None:
-        self._template = template
-        self.cycles = 0  # that its last row took: the next is often as dear
-        self._start()
-
-    def _start(self) -> None:
-        self.library = self._template.copy()
-        self._num_taken = self._num_undone = self._num_filled = 0
-        self._is_astray = False
-
-    def has_row_at(self, num_tokens: int) -> bool:
-        """Whether the last row it filled is that behind so many tokens."""
-        return self._num_filled == self._num_taken == num_tokens and not self._is_astray
-
-    def note_rollback(self, num_tokens: int) -> None:
-        """The text has been cut to so many tokens."""
-        if num_tokens < self._num_taken:
-            self._num_undone += self._num_taken - num_tokens
-            self._num_taken = num_tokens
-        self._is_astray |= num_tokens < self._num_filled
-
-    def work(self, token_ids: list[int]) -> tuple[int, int, list[int]]:
-        """What a row behind these tokens takes: the matcher, how many to undo, and what to take.
-
-        It is to be done, before anything else is asked.
-        """
-        if self._is_astray and len(token_ids) > self._num_taken:
-            self._start()
-        work = self.library.handle, self._num_undone, token_ids[self._num_taken :]
-        self._num_undone = 0
-        self._num_taken = self._num_filled = len(token_ids)
-        return work
-
-
-Row = tuple[Follower, int, list[int]]  # who fills it, where it is, and the tokens before it
-
-
-def fill_rows(rows: Sequence[Row], bitmask: Bitmask, num_threads: int) -> list[int]:
-    """Fill all rows and say which, by index, the library has failed on."""
-    order = sorted(range(len(rows)), key=lambda index: rows[index][0].cycles)
-    rows = [rows[index] for index in order]
-    works = [follower.work(token_ids) for follower, _, token_ids in rows]
-    tokens = np.array([token_id for *_, taken in works for token_id in taken], np.uint32)
-    first, row_bytes, next_token = bitmask.ctypes.data, bitmask.strides[0], tokens.ctypes.data
-    lines: list[Line] = []
-    for (handle, num_undone, taken), (_, row, _) in zip(works, rows, strict=True):
-        lines.append((handle, first + row * row_bytes, num_undone, next_token, len(taken)))
-        next_token += tokens.itemsize * len(taken)
-    num_bytes = bitmask.shape[1] * bitmask.itemsize
-    failed = []
-    done = fill_threads(num_threads).do(lines, num_bytes)
-    for index, (follower, *_), (status, cycles) in zip(order, rows, done, strict=True):
-        follower.cycles = cycles
-        if status != 0:
-            failed.append(index)
-    return failed
 
 
 class Template:
