@@ -19,14 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from structspec.engine.batch import (
-    Batch,
-    Draft,
-    Mask,
-    Sampled,
-    SamplerOutput,
-    ScheduledRequest,
-)
+from structspec.engine.batch import Batch, Draft, Mask, Sampled, ScheduledRequest
+from structspec.engine.device_sampled import DeviceSampled, GeneralSampled
 from structspec.engine.graphs import Graphs
 from structspec.engine.lanes import Lanes
 from structspec.engine.rejection_sampler import RejectionSampler
@@ -42,40 +36,12 @@ _SMALLEST_TEMPERATURE = 1e-20  # of draws: logits divided by it are still finite
 _LARGEST_TEMPERATURE = 1e30  # forbidden tokens' -inf divided by infinity would be no number
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSampled:
-    """New tokens on their way to the host."""
-
-    last_token_ids: Tensor
-    arrived: Tensor  # [num_rows, longest draft + 2], pinned: tokens, and how many were accepted
-    arrival: Callable[[], None]  # waits for the copy
-    is_sampled: Sequence[bool]
-    has_guesses: bool
-
-    def read(self) -> SamplerOutput:
-        """The output, once it is there."""
-        self.arrival()
-        num_sampled = sum(self.is_sampled)
-        if self.has_guesses:
-            rows = self.arrived[:num_sampled].tolist()
-            accepted = [row.pop() for row in rows]
-            tokens = [row[: n + 1] for row, n in zip(rows, accepted, strict=True)]
-        else:
-            accepted, tokens = [0] * num_sampled, self.arrived[:num_sampled, :1].tolist()
-        if num_sampled == len(self.is_sampled):
-            return SamplerOutput(tokens, accepted)
-        token_ids: list[Sequence[int]] = [()] * len(self.is_sampled)
-        num_accepted = [0] * len(self.is_sampled)
-        for place, index in enumerate(i for i, sampled in enumerate(self.is_sampled) if sampled):
-            token_ids[index], num_accepted[index] = tokens[place], accepted[place]
-        return SamplerOutput(token_ids, num_accepted)
-
-
 class DeviceSampler:
     """Draws every request's next tokens, as RejectionSampler does; used by one thread.
 
     `head` turns what the runner gives into logits. `last_token_ids` [max_num_rows] is written at
-    every step, for the forward pass that follows.
+    every step, for the forward pass that follows. Where a constrained request has no masked rows,
+    the output says which `num_runners_up` tokens come next best behind each request's last.
     """
 
     def __init__(
@@ -86,6 +52,7 @@ class DeviceSampler:
         last_token_ids: Tensor,
         lanes: Lanes,
         head: Callable[[Tensor], Tensor],
+        num_runners_up: int = 0,
     ) -> None:
         device, max_num_rows = last_token_ids.device, sizes[-1]
         self._last_token_ids = last_token_ids
@@ -103,7 +70,11 @@ class DeviceSampler:
         self._staging = Staging(_layout(max_num_rows).num_bytes, device)
         self._constants = _Constants()
         is_pinned = device.type == "cuda"
-        shape = (max_num_rows, max_num_drafts + 2)
+        self._num_runners_up = num_runners_up
+        self._runners_up = torch.zeros(
+            (max_num_rows, num_runners_up), dtype=torch.int64, device=device
+        )
+        shape = (max_num_rows, num_runners_up + max_num_drafts + 2)  # as DeviceSampled has it
         self._output = torch.zeros(shape, dtype=torch.int64, device=device)
         self._arrived = [torch.zeros(shape, dtype=torch.int64, pin_memory=is_pinned) for _ in "ab"]
         self._turn = 0
@@ -134,12 +105,20 @@ class DeviceSampler:
             self._draw(hidden, has_filters=self._constants.has_filters)
         else:
             self._graphs((len(hidden), self._constants.has_filters))
-        return self._fetch(len(rows.scheduled), is_sampled, has_guesses=rows.guesses is not None)
+        if num_masked:
+            self._lanes.copies_wait()  # the next step's rows go where this one reads its own
+        return self._fetch(
+            is_sampled,
+            has_guesses=rows.guesses is not None,
+            has_unmasked=self._constants.num_constrained_rows(rows) > num_masked,
+        )
 
     def _draw(self, hidden: Tensor, *, has_filters: bool) -> None:
         num_rows = len(hidden)
         arrays = self._staging.on_device(self._layout(num_rows))
         filters = Filters(arrays["top_k"], arrays["top_p"], arrays["min_p"])
+        n, output = self._num_runners_up, self._output[:num_rows]
+        runners_up = self._runners_up[:num_rows] if n else None
         targets = sample_rows(
             self._head(hidden),
             self._bitmask,
@@ -150,6 +129,7 @@ class DeviceSampler:
             arrays["seeds"],
             arrays["draws"],
             filters if has_filters else None,
+            runners_up=runners_up,
         )
         token_ids, num_accepted = verify_greedy(
             targets,
@@ -158,37 +138,29 @@ class DeviceSampler:
             arrays["num_valid"],
             self._max_num_drafts,
             last=self._last_token_ids[:num_rows],
+            runners_up=runners_up,
+            last_runners_up=output[:, :n] if n else None,
         )
-        output = self._output[:num_rows]
-        output[:, :-1].copy_(token_ids)
+        output[:, n:-1].copy_(token_ids)
         output[:, -1].copy_(num_accepted)
 
     def _fetch(
-        self, num_sampled: int, is_sampled: Sequence[bool], *, has_guesses: bool
+        self, is_sampled: Sequence[bool], *, has_guesses: bool, has_unmasked: bool
     ) -> DeviceSampled:
         self._turn = 1 - self._turn
+        num_sampled, n = sum(is_sampled), self._num_runners_up
         arrived = self._arrived[self._turn][:num_sampled]
         arrived.copy_(self._output[:num_sampled], non_blocking=True)
         arrival = self._lanes.mark()
-        return DeviceSampled(self._last_token_ids, arrived, arrival, is_sampled, has_guesses)
+        if not has_unmasked:
+            arrived, n = arrived[:, n:], 0
+        return DeviceSampled(self._last_token_ids, arrived, arrival, is_sampled, has_guesses, n)
 
     def _sample_generally(self, logits: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
         ready = self._general(logits.float(), batch, draft, mask)
         last = ready.last_token_ids
         self._last_token_ids[: len(last)].copy_(last)
-        return _GeneralSampled(self._last_token_ids, ready)
-
-
-@dataclass(frozen=True, slots=True)
-class _GeneralSampled:
-    """What RejectionSampler drew, its last tokens where the forward pass looks for them."""
-
-    last_token_ids: Tensor
-    ready: Sampled
-
-    def read(self) -> SamplerOutput:
-        """The output."""
-        return self.ready.read()
+        return GeneralSampled(self._last_token_ids, ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +191,7 @@ class _Constants:
 
     def __init__(self) -> None:
         self.has_filters = False  # whether top_k, top_p or min_p limit a row
+        self._is_constrained: list[bool] = []
         self._requests: list[Request] = []
         self._columns: dict[str, NDArray[Any]] = {}
         self._prompts = np.zeros(0, np.int64)  # their lengths
@@ -252,6 +225,12 @@ class _Constants:
         if len(mask.rows):
             host["mask_rows"][mask.rows.numpy()] = np.arange(len(mask.rows))
 
+    def num_constrained_rows(self, rows: _Rows) -> int:
+        """Of the requests that were packed, how many logits rows have a grammar."""
+        if rows.guesses is None:
+            return sum(self._is_constrained)
+        return sum(1 + len(ids) for ids in compress(rows.guesses, self._is_constrained))
+
     def _update(self, requests: list[Request]) -> None:
         if requests == self._requests:
             return
@@ -261,6 +240,7 @@ class _Constants:
         self.has_filters = any(
             p.temperature > 0 and (p.top_k > 0 or p.top_p < 1 or p.min_p > 0) for p in params
         )
+        self._is_constrained = [request.compiled is not None for request in requests]
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
             "temperature": np.array([_drawable(p.temperature) for p in params], np.float32),

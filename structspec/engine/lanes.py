@@ -29,6 +29,11 @@ class Lanes:
         if self._is_cuda:
             self._compute.wait_stream(self._copy)
 
+    def copies_wait(self) -> None:
+        """What is copied from here on comes behind what was computed so far."""
+        if self._is_cuda:
+            self._copy.wait_stream(self._compute)
+
     def mark(self) -> Callable[[], None]:
         """A function that waits until what was launched so far has happened."""
         if not self._is_cuda:
