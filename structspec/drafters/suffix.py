@@ -1,0 +1,101 @@
+"""SuffixDecoding: what most often followed the last tokens, here and in finished responses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from structspec.drafters.base import count_slots
+from structspec.drafters.suffix_responses import ResponseMemory
+from structspec.drafters.suffix_tree import NO_GUESS, SuffixSettings, SuffixTree
+from structspec.engine.batch import Batch, Draft, guessed
+from structspec.request import Request
+
+_NUM_PROMPT_TOKENS = 8  # kept before a response: what most often begins one like it
+
+
+@dataclass(slots=True)
+class _Known:
+    """A request that is not finished; its tree as soon as something was drafted."""
+
+    request: Request
+    tree: SuffixTree | None = None
+
+
+class SuffixDrafter:
+    """Drafts what most often followed the longest match, in the request or in what others wrote.
+
+    Each request has a tree of its prompt and output; all share a memory of finished responses.
+    Trees are kept until their request is finished, also while it takes part in no step.
+    """
+
+    def __init__(
+        self,
+        settings: SuffixSettings | None = None,
+        *,
+        max_cached_requests: int = 10_000,
+        max_cached_bytes: int = 2**28,
+    ) -> None:
+        """Without `max_cached_requests` nothing is remembered of other requests."""
+        self._settings = settings or SuffixSettings()
+        self._known: dict[int, _Known] = {}
+        self._memory: ResponseMemory | None = None
+        if max_cached_requests:
+            self._memory = ResponseMemory(self._settings, max_cached_requests, max_cached_bytes)
+        self._compile()
+
+    def propose(self, batch: Batch) -> Draft:
+        """The likeliest continuation of each request, unaware of grammars."""
+        self.observe(batch)
+        drafts = [
+            self.continue_from(scheduled.request, (), count_slots(scheduled))
+            if scheduled.may_guess
+            else []
+            for scheduled in batch.requests
+        ]
+        return guessed(drafts)
+
+    def observe(self, batch: Batch) -> None:
+        """Remember what finished requests wrote, and forget them; to be called in every step."""
+        for key in [key for key, known in self._known.items() if known.request.is_finished]:
+            request = self._known.pop(key).request
+            if self._memory is not None and request.num_output_tokens:
+                start = max(0, request.num_prompt_tokens - _NUM_PROMPT_TOKENS)
+                self._memory.add(request.token_ids[start:])
+        for scheduled in batch.requests:
+            request = scheduled.request
+            if request.request_id not in self._known:
+                self._known[request.request_id] = _Known(request)
+
+    def continue_from(
+        self, request: Request, draft: Sequence[int], limit: int, *, min_match: int = 1
+    ) -> list[int]:
+        """At most `limit` tokens that likely follow the request's tokens and `draft`.
+
+        A match of fewer than `min_match` tokens is none. Costs no more for a longer context; the
+        tokens that came since the last call are taken in first.
+        """
+        if limit <= 0:
+            return []
+        tree = self._tree_of(request)
+        guess = tree.draft(draft, limit, min_match)
+        shared = NO_GUESS
+        if self._memory is not None:
+            context = [*request.token_ids[-self._settings.max_order :], *draft]
+            shared = self._memory.draft(context, limit, min_match)
+        return shared.token_ids if shared.score > guess.score else guess.token_ids
+
+    def _tree_of(self, request: Request) -> SuffixTree:
+        known = self._known.setdefault(request.request_id, _Known(request))
+        tree = known.tree
+        if tree is None:
+            tree = known.tree = SuffixTree(self._settings, len(request.token_ids))
+        tree.extend(request.token_ids[tree.num_tokens :])
+        return tree
+
+    def _compile(self) -> None:
+        """So that no request waits for it; taken from disk from the second time on."""
+        tree, memory = SuffixTree(self._settings), ResponseMemory(self._settings, 4, 2**16)
+        tree.extend([0, 0])
+        tree.draft([0], 1)
+        memory.draft([0], 1)
