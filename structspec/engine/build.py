@@ -101,9 +101,11 @@ def _device_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:
     )
     start = time.perf_counter()
     runner.warm_up()
-    if not config.enforce_eager and runner.can_capture:
+    if runner.can_capture:
         pool = torch.cuda.graph_pool_handle()
         runner.capture(pool)
         sampler.capture(pool, runner.hidden)
+    else:
+        sampler.warm_up(runner.hidden)
     logger.info("kernels and graphs were ready after %.1f s", time.perf_counter() - start)
     return _Parts(runner, sampler, runner.kv_cache.num_blocks)

@@ -99,20 +99,28 @@ class DeviceRunner:
 
     @property
     def can_capture(self) -> bool:
-        """Whether the network's work can be recorded; else each step's kernels are launched."""
-        return self._can_split
+        """Whether steps are to be recorded; else the kernels of each are launched."""
+        return self._can_split and not self._config.enforce_eager
 
     def warm_up(self) -> None:
         """Compile the kernels of steps that are not captured; block 0 is scribbled."""
-        for num_rows in {self._max_num_rows, MAX_GRAPH_ROWS + 1}:
-            size = self._fit(np.array([min(num_rows, self._max_num_rows)]))
+        largest = [min(n, self._max_num_rows) for n in (self._max_num_rows, MAX_GRAPH_ROWS + 1)]
+        sizes = {self._fit(np.array([num_rows])) for num_rows in largest}
+        if not self.can_capture:
+            sizes |= {*self._mixed_sizes, *self._decode_sizes}
+        for size in sorted(sizes, reverse=True):
             if self._can_split:
                 self._run_body(size)
             else:
                 self._run_whole(size, 1)
 
     def hidden(self, num_rows: int) -> Tensor:
-        """Where the body leaves what the head turns into logits, [num_rows, hidden_size]."""
+        """Where the body leaves what the head turns into logits, [num_rows, hidden_size].
+
+        Of a network in one part, logits of its own making.
+        """
+        if not self._can_split:
+            return self._run_whole(self._fit(np.array([num_rows])), num_rows)
         assert self._hidden is not None, "the body has not run yet"
         return self._hidden[:num_rows]
 

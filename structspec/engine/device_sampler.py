@@ -85,6 +85,12 @@ class DeviceSampler:
         self._graphs = Graphs(lambda size: self._draw(hidden(size[0]), has_filters=size[1]), sizes)
         self._graphs.capture(pool)
 
+    def warm_up(self, hidden: Callable[[int], Tensor]) -> None:
+        """Compile what `capture` would; `hidden` gives so many rows as the runner does."""
+        for num_rows in reversed(self._sizes):
+            self._draw(hidden(num_rows), has_filters=False)
+        self._draw(hidden(1), has_filters=True)  # of its kernels there is one for all sizes
+
     def __call__(self, hidden: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
         """Launch the sampling of a step from what the runner gave."""
         is_sampled = [scheduled.is_sampled for scheduled in batch.requests]
