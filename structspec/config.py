@@ -49,6 +49,9 @@ class EngineConfig:
     drafts. So temperature 0 writes the same in any batch, with and without speculation, in bfloat16
     too. It costs speed, since no product or attention may be tiled by the number of rows. On the
     CPU float32 rows are that way already, and it changes nothing.
+
+    With `optimistic_sampling` a GPU draws constrained tokens without a mask where that pays, and
+    computes again what the grammar then refuses; what is written is the same.
     """
 
     block_size: int = 16  # tokens in a KV block
@@ -60,6 +63,7 @@ class EngineConfig:
     max_num_batched_tokens: int = AUTO  # of a step, drafts included: 512, on a GPU 4096
     max_num_draft_tokens: int = AUTO  # in a whole step; more requests share them: 64, on a GPU 256
     async_scheduling: bool = True  # on a GPU: launch a step before the one before it is read
+    optimistic_sampling: bool = True  # there: ask a grammar about tokens drawn without its mask
     enforce_eager: bool = False  # on a GPU: without CUDA graphs; slower, starts sooner
     max_model_len: int | None = None  # None: what the model was trained for
     load_format: Literal["auto", "dummy"] = "auto"  # dummy: random weights, for benchmarks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import repeat
 
@@ -34,37 +34,37 @@ class Masker:
         """With `is_pinned` rows stand in memory that a GPU copies from by itself."""
         self._vocabulary = vocabulary
         self._is_pinned = is_pinned
-        self._bitmask = allocate_bitmask(0, vocabulary.vocab_size)  # grows, is reused
+        # they grow, and are used in turns: what a GPU copies from must stay a while
+        self._bitmasks = [allocate_bitmask(0, vocabulary.vocab_size) for _ in range(2)]
+        self._turn = 0
         self._stop_row = allocate_bitmask(1, vocabulary.vocab_size)
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
-        # the batch last filled, and what was filled for each of its requests
-        self._filled: Batch | None = None
-        self._jobs: dict[int, FillJob] = {}
 
-    def fill(self, batch: Batch, draft: Draft) -> Mask:
-        """Mask rows for every guess and bonus position; matchers move behind certain tokens only.
+    def fill(self, batch: Batch, draft: Draft, is_masked: Sequence[bool] | None = None) -> Mask:
+        """Rows for every guess and bonus position; matchers move behind certain tokens only.
 
-        The bitmask is a view of a buffer that the next call overwrites. Requests that have ended
-        since the step was planned get no rows.
+        Of the requests that are to be masked (None: all constrained ones), those that have ended
+        since the step was planned, and stale ones, get none. The bitmask is a view of a buffer
+        that the call after the next overwrites.
         """
         guesses = draft.guesses
         num_valid = [*map(len, guesses)]
-        self._filled, self._jobs = batch, {}
+        if is_masked is None:
+            is_masked = [s.request.matcher is not None and s.is_sampled for s in batch.requests]
+        if not any(is_masked):
+            return Mask(torch.from_numpy(self._bitmasks[0][:0]), _NO_ROWS, num_valid)
         requests = [scheduled.request for scheduled in batch.requests]
-        if all(request.matcher is None for request in requests):
-            return Mask(torch.from_numpy(self._bitmask[:0]), _NO_ROWS, num_valid)
         logits_rows = first_logits_rows(num_valid, [s.is_sampled for s in batch.requests])
-        num_certain = draft.num_certain
         rows: list[int] = []
         jobs: dict[int, FillJob] = {}
-        for index, request in enumerate(requests):
-            if request.matcher is None or not batch.requests[index].is_sampled:
-                continue
-            if num_certain[index]:
-                _accept(request, draft.token_ids[index][: num_certain[index]])
+        for index in _masked(batch, is_masked):
+            request, num_certain = requests[index], draft.num_certain[index]
+            _accept(request, draft.token_ids[index][:num_certain])
             if _has_ended(request):
                 continue
-            jobs[index] = FillJob(request.matcher, len(rows), guesses[index])
+            jobs[index] = FillJob(_matcher(request), len(rows), guesses[index])
+            request.needs_mask = False
+            request.num_unseen = 1
             rows += range(logits_rows[index], logits_rows[index] + 1 + num_valid[index])
         bitmask = self._buffer(len(rows))
         for backend, indices in _by_backend(requests, jobs).items():
@@ -72,51 +72,104 @@ class Masker:
             counts = self._fill_group(backend, group, bitmask)
             for index, count in zip(indices, counts, strict=True):
                 num_valid[index] = count
-        self._jobs = jobs
         # of the pinned memory itself: a copy from it need not be waited for
-        return Mask(torch.from_numpy(bitmask), torch.tensor(rows, dtype=torch.int64), num_valid)
+        return Mask(
+            torch.from_numpy(bitmask), torch.tensor(rows, dtype=torch.int64), num_valid, jobs
+        )
 
-    def take_back(self, batch: Batch, draft: Draft) -> None:
+    def take_back(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> None:
         """Move matchers back before the certain tokens that `fill` has moved them behind."""
-        for scheduled, num_certain in zip(batch.requests, draft.num_certain, strict=True):
-            request = scheduled.request
-            if request.matcher is None or not num_certain or _has_ended(request):
+        for index in _masked(batch, is_masked):
+            request, num_certain = batch.requests[index].request, draft.num_certain[index]
+            if not num_certain or _has_ended(request):
                 continue
             try:
-                request.matcher.rollback(num_certain)
+                _matcher(request).rollback(num_certain)
             except Exception as error:
                 _fail(request, error)
 
-    def advance(self, batch: Batch, output: SamplerOutput) -> None:
-        """Accept each constrained request's new tokens; a refusal is our fault and fails it."""
+    def advance(
+        self, batch: Batch, draft: Draft, mask: Mask, output: SamplerOutput
+    ) -> SamplerOutput:
+        """Move each matcher over its request's new tokens, and say what stands of them.
+
+        What a masked row's grammar refuses is our fault and fails the request. Of tokens drawn
+        without a mask those before the first that is refused stand, and if that is the last of them
+        the first of its runners-up that is taken.
+        """
         requests = [scheduled.request for scheduled in batch.requests]
         shown: list[int] = []
-        for index, token_ids in enumerate(output.token_ids):
-            if batch is self._filled and self._is_shown(requests[index], index, token_ids):
+        unseen: list[int] = []
+        for index, (scheduled, token_ids) in enumerate(
+            zip(batch.requests, output.token_ids, strict=True)
+        ):
+            request = scheduled.request
+            if request.matcher is None or not token_ids or _has_ended(request):
+                continue
+            if scheduled.is_stale:
+                continue
+            job = mask.jobs.get(index)
+            if job is None:
+                unseen.append(index)
+            elif _is_shown(mask, job, token_ids):
                 shown.append(index)
             else:
-                _accept(requests[index], token_ids)
+                _accept(request, token_ids)
         for backend, indices in _by_backend(requests, shown).items():
             moves = [(_matcher(requests[i]), output.token_ids[i]) for i in indices]
             for index, error in zip(indices, backend.take_shown(moves), strict=True):
                 if error is not None:
                     _fail(requests[index], error)
+        return self._take_unseen(requests, unseen, draft, output) if unseen else output
 
-    def _is_shown(self, request: Request, index: int, token_ids: Sequence[int]) -> bool:
-        """Whether its rows, as they were filled last, say that the grammar takes these tokens."""
-        job = self._jobs.get(index)
-        if job is None or len(token_ids) > 1 + len(job.draft_token_ids) or _has_ended(request):
-            return False
-        rows = range(job.first_row, job.first_row + len(token_ids))
-        return all(map(is_allowed, repeat(self._bitmask), rows, token_ids))
+    def _take_unseen(
+        self,
+        requests: Sequence[Request],
+        unseen: Sequence[int],
+        draft: Draft,
+        output: SamplerOutput,
+    ) -> SamplerOutput:
+        standing: dict[int, list[int]] = {}  # of requests whose grammar has refused a token
+        for backend, indices in _by_backend(requests, unseen).items():
+            certain = [draft.token_ids[i][: draft.num_certain[i]] for i in indices]
+            moves = [
+                (
+                    _matcher(requests[i]),
+                    [*known, *output.token_ids[i]] if known else output.token_ids[i],
+                )
+                for i, known in zip(indices, certain, strict=True)
+            ]
+            counts = backend.take_unseen(moves)
+            for index, (_, token_ids), known, count in zip(
+                indices, moves, certain, counts, strict=True
+            ):
+                if isinstance(count, Exception):
+                    _fail(requests[index], count)
+                elif count < len(known):
+                    _fail(requests[index], AssertionError(f"token {token_ids[count]} was certain"))
+                elif count < len(token_ids):
+                    taken = [*token_ids[len(known) : count]]
+                    is_last = count == len(token_ids) - 1 and bool(output.runners_up)
+                    rivals = output.runners_up[index] if is_last else ()
+                    standing[index] = taken + _first_taken(requests[index], rivals)
+        if not standing:
+            return output
+        tokens = [standing.get(i, ids) for i, ids in enumerate(output.token_ids)]
+        # a refused token was no guess that could be counted as accepted
+        accepted = [
+            min(count, len(standing[i])) if i in standing else count
+            for i, count in enumerate(output.num_accepted)
+        ]
+        return SamplerOutput(tokens, accepted, output.runners_up, frozenset(standing))
 
     def _buffer(self, num_rows: int) -> Bitmask:
         """Rows with whatever was in them."""
-        if num_rows > len(self._bitmask):
+        self._turn = 1 - self._turn
+        if num_rows > len(self._bitmasks[self._turn]):
             shape = (2 * num_rows, self._vocabulary.num_words)
             rows = torch.zeros(shape, dtype=torch.int32, pin_memory=self._is_pinned)
-            self._bitmask = rows.numpy()
-        return self._bitmask[:num_rows]
+            self._bitmasks[self._turn] = rows.numpy()
+        return self._bitmasks[self._turn][:num_rows]
 
     def _fill_group(
         self, backend: Backend, group: Sequence[tuple[Request, FillJob]], bitmask: Bitmask
@@ -143,6 +196,34 @@ class Masker:
 
     def _allow_the_end(self, job: FillJob, bitmask: Bitmask) -> None:
         bitmask[job.first_row : job.first_row + 1 + len(job.draft_token_ids)] = self._stop_row
+
+
+def _masked(batch: Batch, is_masked: Sequence[bool]) -> Iterator[int]:
+    for index, (scheduled, masked) in enumerate(zip(batch.requests, is_masked, strict=True)):
+        if masked and not scheduled.is_stale and not _has_ended(scheduled.request):
+            yield index
+
+
+def _is_shown(mask: Mask, job: FillJob, token_ids: Sequence[int]) -> bool:
+    """Whether its rows say that the grammar takes these tokens."""
+    if len(token_ids) > 1 + len(job.draft_token_ids):
+        return False
+    rows = range(job.first_row, job.first_row + len(token_ids))
+    return all(map(is_allowed, repeat(mask.bitmask.numpy()), rows, token_ids))
+
+
+def _first_taken(request: Request, token_ids: Sequence[int]) -> list[int]:
+    """The first of these that the grammar takes; where there is none, the next has to be masked."""
+    request.num_divergences += 1
+    request.stats.num_refused += 1
+    try:
+        for token_id in token_ids:
+            if _matcher(request).accept(token_id):
+                return [token_id]
+    except Exception as error:
+        _fail(request, error)
+    request.needs_mask = True
+    return []
 
 
 def _has_ended(request: Request) -> bool:

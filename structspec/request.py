@@ -56,6 +56,12 @@ class SamplingParams:
             if not holds:
                 raise InvalidRequest(f"{name} must be {wanted}, not {getattr(self, name)!r}")
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether tokens are drawn from less than all that is allowed."""
+        is_limited = self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+        return self.temperature > 0 and is_limited
+
 
 def _is_text(string: str) -> bool:
     return find_half_character(string) is None
@@ -87,7 +93,7 @@ NO_USAGE = Usage(0, 0)
 class RequestStats:
     """What one request cost and what speculation brought it."""
 
-    num_target_steps: int = 0  # forward passes that gave this request at least one token
+    num_target_steps: int = 0  # forward passes that were to give this request tokens
     num_drafted: int = 0
     num_accepted: int = 0
     num_forced_drafted: int = 0  # drafts that came from text the grammar forces
@@ -96,6 +102,7 @@ class RequestStats:
     accepted_per_position: list[int] = field(default_factory=list)
     compile_ms: float = 0.0
     mask_ms: float = 0.0  # this request's share of filling mask rows
+    num_refused: int = 0  # tokens drawn without a mask that the grammar did not take
     backend: str | None = None
     num_preemptions: int = 0
     num_cached_tokens: int = 0  # known tokens found in the KV cache rather than computed
@@ -118,7 +125,9 @@ class Request:
     `token_ids` is prompt then output; positions below `num_computed_tokens` are in the KV cache, or
     will be by the steps that were launched. Of the step still running, `sampled_index` is its place
     among the sampled, `num_pending` the tokens it will bring at least, and `is_held` says that
-    there may be more.
+    there may be more; `num_unseen` of them its matcher has not been moved behind.
+    `num_divergences` counts how often what it brought was refused and the
+    request went on from something else; `needs_mask` says that its next token has to be masked.
     """
 
     request_id: int
@@ -133,6 +142,9 @@ class Request:
     num_pending: int = 0
     is_held: bool = False
     sampled_index: int = -1
+    num_unseen: int = 0
+    num_divergences: int = 0
+    needs_mask: bool = False
     seed: int = field(init=False)
     num_prompt_tokens: int = field(init=False)
     is_streamed: bool = True  # whether anybody wants its text before it is finished

@@ -33,7 +33,12 @@ def make_request(constraint: Constraint | None = None, library: str = "llguidanc
 
 
 def make_batch(*requests: Request, unsampled: tuple[int, ...] = ()) -> Batch:
-    return Batch([ScheduledRequest(r, 1, 8, i not in unsampled) for i, r in enumerate(requests)])
+    return Batch(
+        [
+            ScheduledRequest(r, 1, 8, i not in unsampled, num_divergences=r.num_divergences)
+            for i, r in enumerate(requests)
+        ]
+    )
 
 
 def make_draft(*texts: bytes) -> Draft:
@@ -115,25 +120,90 @@ def test_time_spent_on_rows_is_charged_to_constrained_requests():
     assert two.stats.mask_ms > 0
 
 
-def test_advance_moves_each_matcher_over_its_new_tokens():
+@pytest.mark.parametrize("is_masked", [True, False])
+def test_advance_moves_each_matcher_over_its_new_tokens(is_masked):
     one, other, free = make_request(Regex("abcd")), make_request(Regex("xy")), make_request()
     masker, batch = Masker(VOCABULARY), make_batch(one, other, free)
-    masker.advance(batch, SamplerOutput([list(b"abc"), list(b"x"), [5]], [2, 0, 0]))
-    mask = masker.fill(batch, make_draft(b"", b"", b""))
-    assert [allowed(row) for row in mask.bitmask] == [[ord("d")], [ord("y")]]
-    masker.advance(batch, SamplerOutput([[*b"d", STOP], list(b"y"), [5]], [1, 0, 0]))
+    draft, chosen = make_draft(b"ab", b"", b""), [is_masked, is_masked, False]
+    mask = masker.fill(batch, draft, chosen)
+    output = SamplerOutput([list(b"abc"), list(b"x"), [5]], [2, 0, 0])
+    assert masker.advance(batch, draft, mask, output) is output
+    draft = make_draft(b"d", b"", b"")
+    mask = masker.fill(batch, draft)
+    assert [allowed(row) for row in mask.bitmask] == [[ord("d")], [STOP], [ord("y")]]
+    if not is_masked:
+        mask = masker.fill(batch, draft, chosen)
+    masker.advance(batch, draft, mask, SamplerOutput([[*b"d", STOP], list(b"y"), [5]], [1, 0, 0]))
     assert allowed(masker.fill(batch, make_draft(b"", b"", b"")).bitmask[0]) == [STOP]
     assert one.error is None and other.error is None
 
 
-def test_a_forbidden_token_in_the_output_fails_its_own_request_only():
+def test_a_forbidden_token_of_a_masked_row_fails_its_own_request_only():
     wrong, right = make_request(Regex("abcd")), make_request(Regex("xy"))
-    masker = Masker(VOCABULARY)
-    masker.advance(make_batch(wrong, right), SamplerOutput([list(b"ac"), list(b"x")], [1, 0]))
+    masker, batch, draft = Masker(VOCABULARY), make_batch(wrong, right), make_draft(b"b", b"")
+    mask = masker.fill(batch, draft)
+    output = SamplerOutput([list(b"ac"), list(b"x")], [1, 0])
+    assert masker.advance(batch, draft, mask, output) is output
     assert isinstance(wrong.error, EngineError)
     assert "99" in str(wrong.error)
     assert right.error is None
     assert right.matcher is not None and right.matcher.forced(9) == b"y"
+
+
+@pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
+def test_of_tokens_drawn_without_a_mask_stands_what_the_grammar_takes(library):
+    """tokens, guesses accepted, runners-up -> what stands, of it guesses, diverged, needs a mask"""
+    cases = {
+        "abc": ("abcd", 3, "xy", "abcd", 3, False, False),
+        "a bonus, the second runner-up": ("abx", 2, "zcd", "abc", 2, True, False),
+        "no runner-up is allowed": ("abx", 2, "zyx", "ab", 2, True, True),
+        "no runners-up at all": ("x", 0, "", "", 0, True, True),
+        "a guess: runners-up are not its own": ("axcd", 3, "b", "a", 1, True, True),
+    }
+    requests = [make_request(Regex("abcde"), library) for _ in cases]
+    masker, batch = Masker(VOCABULARY), make_batch(*requests)
+    draft = make_draft(*[b"bcd"] * len(cases))
+    mask = masker.fill(batch, draft, [False] * len(cases))
+    assert mask.rows.tolist() == [] and mask.num_valid == [3] * len(cases)
+    values = list(cases.values())
+    output = SamplerOutput(
+        [list(v[0].encode()) for v in values],
+        [v[1] for v in values],
+        [list(v[2].encode()) for v in values],
+    )
+    standing = masker.advance(batch, draft, mask, output)
+    for index, (*_, text, num_accepted, has_diverged, needs_mask) in enumerate(values):
+        assert bytes(standing.token_ids[index]).decode() == text
+        assert standing.num_accepted[index] == num_accepted
+        assert (index in standing.diverged) == has_diverged
+        assert requests[index].needs_mask == needs_mask
+        assert requests[index].stats.num_refused == has_diverged
+        assert requests[index].error is None
+        assert requests[index].matcher.forced(9) == b"abcde"[len(text) :]
+    masker.fill(make_batch(*requests), make_draft(*[b""] * len(cases)))
+    assert not any(request.needs_mask for request in requests)
+
+
+def test_certain_tokens_of_a_request_without_a_mask_are_taken_with_what_is_drawn_behind_them():
+    request = make_request(Regex("ab[cd]"))
+    masker, batch = Masker(VOCABULARY), make_batch(request)
+    draft = Draft([list(b"ab")], [None], [[True, True]], [2])
+    mask = masker.fill(batch, draft, [False])
+    masker.take_back(batch, draft, [False])  # nothing was moved
+    output = masker.advance(batch, draft, mask, SamplerOutput([list(b"x")], [0], [list(b"d")]))
+    assert output.token_ids == [list(b"d")] and output.diverged == {0}
+    assert request.matcher is not None and request.matcher.accept(STOP)
+
+
+def test_what_a_stale_share_of_a_step_brought_moves_nothing():
+    request = make_request(Regex("abc"))
+    masker, batch, draft = Masker(VOCABULARY), make_batch(request), make_draft(b"")
+    request.num_divergences += 1
+    mask = masker.fill(batch, draft)
+    assert mask.rows.tolist() == []
+    output = SamplerOutput([list(b"x")], [0])
+    assert masker.advance(batch, draft, mask, output) is output
+    assert request.error is None and request.matcher.forced(9) == b"abc"
 
 
 @pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
@@ -142,12 +212,15 @@ def test_tokens_of_filled_rows_move_matchers_and_others_fail_their_own_request(l
         make_request()
     ]
     masker, batch = Masker(VOCABULARY), make_batch(*requests)
-    masker.fill(batch, make_draft(b"", b"", b"", b""))
-    masker.advance(batch, SamplerOutput([list(b"a"), list(b"x"), list(b"ef"), [5]], [0, 0, 1, 0]))
+    draft = make_draft(b"", b"", b"f", b"")
+    mask = masker.fill(batch, draft)
+    output = SamplerOutput([list(b"a"), list(b"x"), list(b"ef"), [5]], [0, 0, 1, 0])
+    masker.advance(batch, draft, mask, output)
     assert [request.error is None for request in requests] == [True, False, True, True]
-    mask = masker.fill(batch, make_draft(b"", b"", b"", b""))
+    draft = make_draft(b"", b"", b"", b"")
+    mask = masker.fill(batch, draft)
     assert [allowed(row) for row in mask.bitmask] == [[ord("b")], [STOP]]
-    masker.advance(batch, SamplerOutput([list(b"b"), [], [STOP], [5]], [0, 0, 0, 0]))
+    masker.advance(batch, draft, mask, SamplerOutput([list(b"b"), [], [STOP], [5]], [0, 0, 0, 0]))
     mask = masker.fill(batch, make_draft(b"", b"", b"", b""))
     assert [allowed(row) for row in mask.bitmask] == [[STOP], [STOP]]
     assert mask.rows.tolist() == [0, 2]
@@ -168,11 +241,12 @@ def test_a_matcher_that_fails_takes_no_other_request_with_it(library, place):
     assert broken.matcher is not None
     setattr(broken.matcher, place, Broken())
     masker, batch = Masker(VOCABULARY), make_batch(broken, fine)
-    mask = masker.fill(batch, make_draft(b"a", b"c"))
+    draft = make_draft(b"a", b"c")
+    mask = masker.fill(batch, draft)
     assert isinstance(broken.error, EngineError)
     assert fine.error is None
     assert mask.num_valid == [0, 1]
     # never everything: the row can be sampled from, and the request is dropped
     assert [allowed(row) for row in mask.bitmask] == [[STOP], [STOP], [ord("c")], [ord("d")]]
-    masker.advance(batch, SamplerOutput([[STOP], list(b"cd")], [0, 1]))
+    masker.advance(batch, draft, mask, SamplerOutput([[STOP], list(b"cd")], [0, 1]))
     assert fine.error is None

@@ -186,6 +186,7 @@ def _describe(service: Service, model: str, config: EngineConfig) -> Figure:
             "batch_invariant",
             "enforce_eager",
             "async_scheduling",
+            "optimistic_sampling",
             "gpu_memory_utilization",
             "max_num_requests",
             "max_num_batched_tokens",

@@ -140,6 +140,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--enforce-eager", action="store_true", help="without CUDA graphs")
     group.add_argument("--no-async", action="store_true", help="read a step before the next")
+    group.add_argument("--masks-first", action="store_true", help="never draw without a mask")
 
 
 def run_bench_engine(options: argparse.Namespace) -> int:
@@ -240,4 +241,5 @@ def _config(options: argparse.Namespace) -> EngineConfig:
         batch_invariant=options.batch_invariant,
         enforce_eager=options.enforce_eager,
         async_scheduling=not options.no_async,
+        optimistic_sampling=not options.masks_first,
     )

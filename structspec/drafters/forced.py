@@ -56,12 +56,12 @@ def take_certain(scheduled: ScheduledRequest, matcher: Matcher, limit: int) -> l
     """At most `limit` tokens behind the last one that the masks leave no choice about.
 
     The matcher is advanced by them if guesses may follow, else left where it was. Where the last
-    token is still on its way it has to be certain too.
+    token is still on its way it has to be certain too, and all between the matcher and it.
     """
     if scheduled.may_guess:
         return list(takewhile(matcher.accept, matcher.forced_tokens(limit)))
-    num_unknown = int(scheduled.last_index >= 0)
-    return matcher.forced_tokens(limit + num_unknown)[num_unknown:]
+    num_unseen = scheduled.request.num_unseen if scheduled.last_index >= 0 else 0
+    return matcher.forced_tokens(limit + num_unseen)[num_unseen:]
 
 
 def take_forced(

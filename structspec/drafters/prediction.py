@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from structspec.drafters.base import count_slots
 from structspec.drafters.suffix_automaton import NEXT_PLACE, NONE, ROOT, Int32s, followed, walk
@@ -39,6 +40,7 @@ class PredictionDrafter:
     def __init__(self, prediction_of: Callable[[Request], Sequence[int] | None]) -> None:
         self._prediction_of = prediction_of
         self._known: dict[int, _Known] = {}
+        _Alignment([0]).follow([0], 1)  # compiles, so that no request waits for it
 
     def propose(self, batch: Batch) -> Draft:
         """The rest of each request's prediction, unaware of grammars."""
@@ -98,19 +100,19 @@ class _Alignment:
         """At most `limit` tokens behind the output and `draft`."""
         num_new = request.num_output_tokens - self._num_followed
         last = request.last_output_token_ids(_MAX_MATCH + num_new)
-        self._follow(self._state, last, num_new)
+        state = self._state = self.follow(last, num_new)
         self._num_followed += num_new
-        state = self._state
         if draft:
-            state = state.copy()
-            self._follow(state, [*last[-_MAX_MATCH:], *draft], len(draft))
+            state = self.follow([*last[-_MAX_MATCH:], *draft], len(draft))
         cursor = int(state[_CURSOR])
         return [] if cursor == NONE else self._prediction[cursor : cursor + limit].tolist()
 
-    def _follow(self, state: Any, token_ids: Sequence[int], num_new: int) -> None:
-        if num_new:
-            last = np.array(token_ids, np.int32)
-            _follow(*self._tree.arrays, self._prediction, last, len(last) - num_new, state)
+    def follow(self, token_ids: Sequence[int], num_new: int) -> NDArray[np.int64]:
+        """Where the output is once the last `num_new` of these stand behind it."""
+        state = self._state.copy()
+        last = np.array(token_ids, np.int32)
+        _follow(*self._tree.arrays, self._prediction, last, len(last) - num_new, state)
+        return state
 
 
 @compiled_in_order

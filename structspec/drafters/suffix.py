@@ -47,6 +47,7 @@ class SuffixDrafter:
     def propose(self, batch: Batch) -> Draft:
         """The likeliest continuation of each request, unaware of grammars."""
         self.observe(batch)
+        self.read_prompts(batch)
         drafts = [
             self.continue_from(scheduled.request, (), count_slots(scheduled))
             if scheduled.may_guess
@@ -67,6 +68,13 @@ class SuffixDrafter:
             if request.request_id not in self._known:
                 self._known[request.request_id] = _Known(request)
 
+    def read_prompts(self, batch: Batch) -> None:
+        """Take in the parts of prompts that this step computes: else the first draft takes all."""
+        for scheduled in batch.requests:
+            request = scheduled.request
+            if not scheduled.is_sampled and request.params.speculative:
+                self._tree_of(request, scheduled.first_position + scheduled.num_tokens)
+
     def continue_from(
         self, request: Request, draft: Sequence[int], limit: int, *, min_match: int = 1
     ) -> list[int]:
@@ -77,7 +85,7 @@ class SuffixDrafter:
         """
         if limit <= 0:
             return []
-        tree = self._tree_of(request)
+        tree = self._tree_of(request, len(request.token_ids))
         guess = tree.draft(draft, limit, min_match)
         shared = NO_GUESS
         if self._memory is not None:
@@ -85,12 +93,13 @@ class SuffixDrafter:
             shared = self._memory.draft(context, limit, min_match)
         return shared.token_ids if shared.score > guess.score else guess.token_ids
 
-    def _tree_of(self, request: Request) -> SuffixTree:
+    def _tree_of(self, request: Request, num_tokens: int) -> SuffixTree:
+        """The request's tree, which has at least its first `num_tokens` tokens."""
         known = self._known.setdefault(request.request_id, _Known(request))
         tree = known.tree
         if tree is None:
             tree = known.tree = SuffixTree(self._settings, len(request.token_ids))
-        tree.extend(request.token_ids[tree.num_tokens :])
+        tree.extend(request.token_ids[tree.num_tokens : num_tokens])
         return tree
 
     def _compile(self) -> None:

@@ -54,8 +54,8 @@ class _Segment:
 class ResponseMemory:
     """A bounded memory of responses; those drafted from the longest ago go first.
 
-    Never more than `max_num_responses`, nor than `max_num_bytes` (a fixed part of which is only
-    touched as it fills). Adding takes under a microsecond a token.
+    Never more than `max_num_responses`, nor than `max_num_bytes`, which are touched only as it
+    fills. Adding a token takes constant time on average, drafting the same for every content.
     """
 
     def __init__(

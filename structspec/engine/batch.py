@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 
 from structspec.request import Request
+
+if TYPE_CHECKING:
+    from structspec.grammars.base import FillJob
 
 
 class ScheduledRequest(NamedTuple):
@@ -27,6 +30,12 @@ class ScheduledRequest(NamedTuple):
     last_index: int = -1  # -1: all its tokens are known
     num_preemptions: int = 0  # so far: one that is preempted meanwhile has to compute all again
     allows_guesses: bool = True  # in this step
+    num_divergences: int = 0  # so far
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its last token turned out to be another: what it computed is of no use."""
+        return self.num_divergences != self.request.num_divergences
 
     @property
     def may_guess(self) -> bool:
@@ -98,17 +107,19 @@ def no_draft(num_requests: int, num_hopeful: int = 0) -> Draft:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """The bitmask rows of one step: only constrained requests have any.
+    """The bitmask rows of one step: only constrained requests have any, and not all of them.
 
     Sampled request i has 1 + (number of its guesses) logits rows, in batch order; unsampled ones
     have none. `rows[j]` is the logits row that `bitmask[j]` masks. The guess at `num_valid[i]`, if
     there is one, is forbidden by the grammar and must be rejected there at the latest; rows behind
-    it are not to be used.
+    it are not to be used. A constrained request without rows is drawn like a free one, and its
+    grammar is asked afterwards.
     """
 
     bitmask: torch.Tensor  # [num_masked_rows, num_words] int32
     rows: torch.Tensor  # [num_masked_rows] int64
     num_valid: Sequence[int]  # per scheduled request
+    jobs: Mapping[int, FillJob] = field(default_factory=dict)  # whose rows, by request's index
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +133,7 @@ class SamplerOutput:
     token_ids: Sequence[Sequence[int]]  # empty for unsampled requests
     num_accepted: Sequence[int]
     runners_up: Sequence[Sequence[int]] = ()  # per scheduled request; empty: none of any
+    diverged: frozenset[int] = frozenset()  # indices of scheduled requests
 
 
 class Sampled(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,14 +34,16 @@ class Runner(Protocol):
 class Masker(Protocol):
     """Keeps the matchers in step with the tokens, and turns them into bitmask rows."""
 
-    def fill(self, batch: Batch, draft: Draft) -> Mask:
-        """The rows of all constrained requests, their matchers moved behind certain tokens."""
+    def fill(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> Mask:
+        """The rows of these requests, their matchers moved behind certain tokens."""
 
-    def take_back(self, batch: Batch, draft: Draft) -> None:
+    def take_back(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> None:
         """Move matchers back before the certain tokens that `fill` has moved them behind."""
 
-    def advance(self, batch: Batch, output: SamplerOutput) -> None:
-        """Move each matcher over its request's new tokens."""
+    def advance(
+        self, batch: Batch, draft: Draft, mask: Mask, output: SamplerOutput
+    ) -> SamplerOutput:
+        """Move each matcher over its request's new tokens; the output with what stands of them."""
 
 
 Sampler = Callable[[Tensor, Batch, Draft, Mask], Sampled]
@@ -54,15 +56,31 @@ class _Flight:
     batch: Batch
     draft: Draft
     logits: Tensor
+    is_masked: Sequence[bool]  # before its sampling, per request
+    mask: Mask | None = None
     sampled: Sampled | None = None  # None until its sampling is launched
+
+    @property
+    def waits(self) -> bool:
+        """Whether its masks need the tokens of the step before."""
+        return any(
+            is_masked and scheduled.last_index >= 0
+            for is_masked, scheduled in zip(self.is_masked, self.batch.requests, strict=True)
+        )
 
 
 class Engine:
     """Generates tokens for many requests at once; used by one thread.
 
-    With `runs_ahead` a step's forward pass is launched before the step before it is read. While it
-    runs, that one's tokens move the matchers, and these fill the rows that the new step is then
-    sampled with.
+    With `runs_ahead` a step's forward pass is launched before the step before it is read. Where its
+    constrained rows are to be masked, that one's tokens move the matchers while it runs, and these
+    fill the rows that the new step is then sampled with.
+
+    Else (`Pace` says when) it is sampled without them, and its matchers are asked once it is read.
+    A token that is allowed is the one that a mask would have left: the draw is an argmax of scores
+    of which a mask only takes some away. One that is not is replaced by the best that is, if the
+    sampler says which come next, or else computed again, with a mask. So no request waits for
+    another's mask.
     """
 
     def __init__(
@@ -108,10 +126,11 @@ class Engine:
         if self._is_idle:
             self._pace.paused()
         ahead = self._launch(batch, flight) if batch.requests else None
-        if flight is not None:
-            self._land(flight, ahead)
-        elif ahead is not None:
+        waits = ahead is not None and flight is not None and ahead.waits
+        if ahead is not None and not waits:
             self._sample(ahead)
+        if flight is not None:
+            self._land(flight, ahead if waits else None)
         if ahead is not None and ahead.sampled is not None:
             if self._runs_ahead:
                 self._flight = ahead
@@ -126,28 +145,41 @@ class Engine:
             last = flight.sampled.last_token_ids if flight is not None and flight.sampled else None
             draft = self._drafter.propose(batch)
             self.scheduler.launched(batch, draft)
-            return _Flight(batch, draft, self._runner.forward(batch, draft, last))
+            logits = self._runner.forward(batch, draft, last)
+            return _Flight(batch, draft, logits, self._choose_masked(batch, draft))
         except Exception as error:
             self._shrink_or_fail(batch, draft, error)
             return None
 
+    def _choose_masked(self, batch: Batch, draft: Draft) -> list[bool]:
+        """Which requests' rows are masked before they are sampled."""
+        masks_all = self._pace.masks_first or any(q is not None for q in draft.probs)
+        return [
+            request.matcher is not None
+            and scheduled.is_sampled
+            and (masks_all or request.needs_mask or request.params.is_filtered)
+            for scheduled in batch.requests
+            for request in (scheduled.request,)
+        ]
+
     def _sample(self, flight: _Flight) -> None:
+        batch, draft = flight.batch, flight.draft
         try:
-            mask = self._masker.fill(flight.batch, flight.draft)
-            flight.sampled = self._sampler(flight.logits, flight.batch, flight.draft, mask)
-            self.scheduler.had_room(flight.batch)
+            flight.mask = self._masker.fill(batch, draft, flight.is_masked)
+            flight.sampled = self._sampler(flight.logits, batch, draft, flight.mask)
+            self.scheduler.had_room(batch)
         except Exception as error:
             if is_out_of_memory(error):
-                self._masker.take_back(flight.batch, flight.draft)
-            self._shrink_or_fail(flight.batch, flight.draft, error)
+                self._masker.take_back(batch, draft, flight.is_masked)
+            self._shrink_or_fail(batch, draft, error)
 
     def _land(self, flight: _Flight, ahead: _Flight | None = None) -> None:
-        """Read a step, start the sampling of the one behind it, and take in its tokens."""
-        assert flight.sampled is not None
+        """Read a step and take in its tokens; start the sampling of one that waited for them."""
+        assert flight.sampled is not None and flight.mask is not None
         output: SamplerOutput | None
         try:
             output = flight.sampled.read()
-            self._masker.advance(flight.batch, output)
+            output = self._masker.advance(flight.batch, flight.draft, flight.mask, output)
         except Exception as error:
             output = None
             self._fail(flight.batch, error)

@@ -33,7 +33,8 @@ class Scheduler:
 
     A step may be planned while the one before it still runs: of a request in it that guesses
     nothing the number of its new tokens is known, though not the last of them. One that guesses is
-    held until its guesses are verified.
+    held until its guesses are verified. Where a grammar refuses a token that was drawn without its
+    mask, the request goes back to the last that stands, and what it did meanwhile is dropped.
 
     When KV blocks run out the newest running request is preempted: it loses its blocks, keeps its
     tokens and its matcher, and is computed again later, where others took the blocks meanwhile.
@@ -116,6 +117,7 @@ class Scheduler:
             request.sampled_index = num_sampled
             num_sampled += 1
             request.num_pending += num_certain + 1
+            request.num_unseen = num_certain + 1
             num_guesses = len(drafts) - num_certain
             request.is_held = num_guesses > 0
             if scheduled.num_draft_slots:
@@ -136,7 +138,7 @@ class Scheduler:
             return False
         for index, scheduled in reversed(list(enumerate(batch.requests))):  # oldest waits in front
             request = scheduled.request
-            if draft is not None and scheduled.is_sampled:
+            if draft is not None and scheduled.is_sampled and not scheduled.is_stale:
                 request.num_pending -= draft.num_certain[index] + 1
                 request.is_held = False
             if request.error is not None and not request.is_finished:
@@ -155,8 +157,9 @@ class Scheduler:
                 self._news[request] = None
             if request.error is not None:
                 self._finish(request, "error", request.error)
+            elif scheduled.is_stale and index not in output.diverged:
                 continue
-            if scheduled.is_sampled:
+            elif scheduled.is_sampled:
                 self._take_tokens(scheduled, draft, output, index)
             elif scheduled.num_preemptions == request.stats.num_preemptions:
                 self._block_manager.keep(request, scheduled.first_position + scheduled.num_tokens)
@@ -180,7 +183,7 @@ class Scheduler:
         if was_guessed:
             request.is_held = False
         record_step(stats, draft.is_forced[index], num_certain + num_accepted)
-        if stats.first_token_s is None:
+        if stats.first_token_s is None and new:
             stats.first_token_s = time.perf_counter() - request.arrival_time
         reason = append_tokens(request, new, self._vocabulary)
         if scheduled.num_preemptions == stats.num_preemptions:
@@ -188,10 +191,21 @@ class Scheduler:
             # filled for good are all positions but that of the last token
             num_verified = scheduled.first_position + scheduled.num_tokens + len(new) - 1
             self._block_manager.keep(request, num_verified)
-            if was_guessed:
-                self._block_manager.trim(request, request.num_known_tokens)
+        if index in output.diverged:
+            self._go_back(scheduled)
+        elif was_guessed and scheduled.num_preemptions == stats.num_preemptions:
+            self._block_manager.trim(request, request.num_known_tokens)
         if reason is not None:
             self._finish(request, reason)
+
+    def _go_back(self, scheduled: ScheduledRequest) -> None:
+        """Go on from the tokens that stand: a step launched meanwhile went on from another."""
+        request = scheduled.request
+        request.num_pending = 0
+        request.is_held = False
+        if scheduled.num_preemptions == request.stats.num_preemptions:
+            request.num_computed_tokens = len(request.token_ids) - 1
+            self._block_manager.trim(request, request.num_known_tokens)
 
     def _num_wanted(self, request: Request) -> int:
         """How many known tokens are still to be computed before the next sample."""
@@ -270,6 +284,7 @@ class Scheduler:
                     request.sampled_index if request.num_pending else -1,
                     request.stats.num_preemptions,
                     allows_guesses,
+                    request.num_divergences,
                 )
             )
         return Batch(scheduled)

@@ -90,13 +90,14 @@ class Stand:
         """Microseconds of fill and advance."""
         batch = Batch([ScheduledRequest(request, 1, 0, True) for request in requests])
         start = time.perf_counter()
-        mask = self._masker.fill(batch, no_draft(len(requests)))
+        draft = no_draft(len(requests))
+        mask = self._masker.fill(batch, draft)
         filled = time.perf_counter()
         rows = mask.bitmask.numpy()
         tokens = [self._choose(row) for row in rows] or [0] * len(requests)
         output = SamplerOutput([[token_id] for token_id in tokens], [0] * len(requests))
         sampled = time.perf_counter()
-        self._masker.advance(batch, output)
+        self._masker.advance(batch, draft, mask, output)
         end = time.perf_counter()
         assert all(request.error is None for request in requests)
         return (filled - start) * 1e6, (end - sampled) * 1e6

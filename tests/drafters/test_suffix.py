@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from structspec.drafters.suffix import SuffixDrafter
 from structspec.drafters.suffix_tree import SuffixSettings
+from structspec.engine.batch import Batch, ScheduledRequest
 from structspec.request import RequestStatus
 from structspec.vocabulary import Vocabulary
 from tests.drafters.replay import replay
@@ -82,6 +83,15 @@ def test_a_request_that_sits_out_a_step_keeps_its_tree_and_is_not_remembered():
     assert draft(drafter, other) == b""
     draft(drafter, held)
     assert drafter._known[0].tree is tree
+
+
+def test_a_prompt_is_taken_in_as_it_is_computed():
+    drafter, request = drafter_of(), request_of("hello world, hel")
+    for first, num_tokens, known in ((0, 7, 7), (7, 5, 12)):
+        part = ScheduledRequest(request, num_tokens, 0, False, first_position=first)
+        assert drafter.propose(Batch([part])).token_ids == [[]]
+        assert drafter._known[0].tree.num_tokens == known
+    assert draft(drafter, request) == b"lo "
 
 
 def test_the_second_round_of_a_loop_is_drafted_nearly_whole():

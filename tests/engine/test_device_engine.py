@@ -25,12 +25,12 @@ from structspec.drafters.hybrid import HybridDrafter
 from structspec.engine import build
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.engine import Engine
-from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
 from structspec.grammars.base import CompiledGrammar
 from structspec.masking import Masker
 from structspec.models import LoadedModel, load_model
 from structspec.request import Request, SamplingParams
+from tests.engine.coupled import FicklePace
 from tests.models.reference import save_tiny_model
 
 MAX_LEN = 64
@@ -116,7 +116,7 @@ def run(
         Masker(vocabulary),
         sampler,
         runs_ahead=share is not None,
-        pace=None if share is None else Pace(share),
+        pace=None if share is None else FicklePace(share, len(requests)),
     )
     for request in requests:
         scheduler.add(request)

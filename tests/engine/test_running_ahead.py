@@ -40,7 +40,7 @@ def test_a_forward_pass_is_launched_before_the_one_before_it_is_read():
     watched.start(Ask(max_tokens=3, ignore_eos=True))
     watched.run()
     order = [what for what, _ in recorder.events]
-    ahead = ["forward", "read", "sample"]
+    ahead = ["forward", "sample", "read"]
     assert order == ["forward", "sample", *ahead, *ahead, "read"]
 
 
@@ -253,4 +253,4 @@ def test_where_nothing_may_be_looked_up_nobody_waits_for_it(config):
     for _ in range(2):
         watched.start(LONG)
     watched.run()
-    assert [what for what, _ in recorder.events][:4] == ["forward", "sample", "forward", "read"]
+    assert [what for what, _ in recorder.events][:4] == ["forward", "sample", "forward", "sample"]

@@ -13,6 +13,7 @@ from structspec.drafters.hybrid import HybridDrafter
 from structspec.engine.pace import Pace
 from structspec.errors import Cancelled, GrammarError
 from structspec.request import RequestStatus
+from tests.engine.coupled import CoupledSampler, FicklePace, HopefulPace
 from tests.engine.toy import VOCABULARY, RandomDrafter
 from tests.engine.toy_grammar import RestlessDrafter, ToyGrammar
 from tests.engine.watched import Ask, Watched, make_config
@@ -61,6 +62,7 @@ EVENTS = st.lists(
     keeps_prefixes=st.booleans(),
     max_share_aside=st.sampled_from([0.0, 0.25, 1.0]),
     kind=st.sampled_from(sorted(DRAFTERS)),
+    num_runners_up=st.none() | st.integers(0, 3),
     seed=st.integers(0, 1000),
 )
 def test_every_request_writes_what_it_would_write_alone(
@@ -75,8 +77,11 @@ def test_every_request_writes_what_it_would_write_alone(
     keeps_prefixes,
     max_share_aside,
     kind,
+    num_runners_up,
     seed,
 ):
+    """With `num_runners_up` masks come before or after, as it happens."""
+    is_coupled = num_runners_up is not None
     config = make_config(
         enable_prefix_caching=keeps_prefixes,
         block_size=block_size,
@@ -84,7 +89,9 @@ def test_every_request_writes_what_it_would_write_alone(
         max_num_batched_tokens=budget,
         max_num_requests=max_num_requests,
     )
-    watched = Watched(config, DRAFTERS[kind](seed), pace=Pace(max_share_aside))
+    pace = FicklePace(max_share_aside, seed) if is_coupled else Pace(max_share_aside)
+    sampler = CoupledSampler(num_runners_up) if is_coupled else None
+    watched = Watched(config, DRAFTERS[kind](seed), pace=pace, sampler=sampler)
     started, cancelled = {}, set()
     for moment in range(40):
         for index, ask in enumerate(asks):
@@ -112,10 +119,28 @@ def test_every_request_writes_what_it_would_write_alone(
         ask.check(request)
     for index, request in started.items():
         if request in cancelled and request.finish_reason == "cancelled":
-            alone = asks[index].written_alone()
+            alone = asks[index].written_alone(is_coupled=is_coupled)
             assert request.output_token_ids == alone[: request.num_output_tokens]
         else:
-            asks[index].check(request)
+            asks[index].check(request, is_coupled=is_coupled)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    asks=st.lists(ASKS, min_size=1, max_size=6),
+    share=st.sampled_from([0.0, 0.25, 1.0]),
+    num_runners_up=st.integers(0, 3),
+)
+def test_drawing_without_masks_changes_no_token(asks, share, num_runners_up):
+    for parts in ({"runs_ahead": False}, {"runs_ahead": True}):
+        sampler = CoupledSampler(num_runners_up)
+        watched = Watched(
+            drafter=RestlessDrafter(len(asks)), pace=HopefulPace(share), sampler=sampler, **parts
+        )
+        requests = [watched.start(ask) for ask in asks]
+        watched.run()
+        for ask, request in zip(asks, requests, strict=True):
+            ask.check(request, is_coupled=True)
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from structspec.engine.pace import Pace
 from structspec.errors import Cancelled, GrammarError
 from structspec.request import Request, RequestStatus
+from tests.engine.coupled import CoupledSampler, FicklePace
 from tests.engine.recorder import Recorder
 from tests.engine.test_running_ahead_laws import ASKS, DRAFTERS
 from tests.engine.toy_grammar import ToyGrammar
@@ -33,12 +34,16 @@ class RunningAhead(RuleBasedStateMachine):
         block_size=st.integers(1, 4),
         share=st.sampled_from([0.0, 0.25, 1.0]),
         kind=st.sampled_from(sorted(DRAFTERS)),
+        num_runners_up=st.none() | st.integers(0, 3),
     )
-    def build(self, budget, block_size, share, kind):
+    def build(self, budget, block_size, share, kind, num_runners_up):
         config = make_config(
             block_size=block_size, num_blocks=-(-40 // block_size), max_num_batched_tokens=budget
         )
-        self.watched = Watched(config, DRAFTERS[kind](0), pace=Pace(share))
+        self.is_coupled = num_runners_up is not None
+        pace = FicklePace(share) if self.is_coupled else Pace(share)
+        sampler = CoupledSampler(num_runners_up) if self.is_coupled else None
+        self.watched = Watched(config, DRAFTERS[kind](0), pace=pace, sampler=sampler)
         self.recorder = Recorder(self.watched.toy)
         self.asks: dict[Request, Ask] = {}
 
@@ -97,9 +102,9 @@ class RunningAhead(RuleBasedStateMachine):
         assert manager.num_free_blocks == manager.num_blocks
         for request, ask in self.asks.items():
             if request.error is None:
-                ask.check(request)
+                ask.check(request, is_coupled=self.is_coupled)
                 continue
-            alone = ask.written_alone()
+            alone = ask.written_alone(is_coupled=self.is_coupled)
             assert request.output_token_ids == alone[: request.num_output_tokens]
             if not isinstance(request.error, Cancelled | GrammarError):
                 assert any(f"of step {step}" in str(request.error) for step in self.recorder.faults)

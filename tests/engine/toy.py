@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, Mask, guessed
+from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, guessed
 from structspec.engine.block_manager import BlockManager
-from structspec.engine.engine import Engine
+from structspec.engine.engine import Engine, Sampler
 from structspec.engine.model_runner import known_token_ids
 from structspec.engine.pace import Pace
 from structspec.engine.rejection_sampler import RejectionSampler
@@ -108,18 +108,20 @@ class RandomDrafter:
 class NoMasker:
     """For unconstrained requests."""
 
-    def fill(self, batch: Batch, draft: Draft) -> Mask:
+    def fill(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> Mask:
         return Mask(
             torch.zeros((0, VOCABULARY.num_words), dtype=torch.int32),
             torch.zeros(0, dtype=torch.int64),
             [len(token_ids) for token_ids in draft.guesses],
         )
 
-    def take_back(self, batch: Batch, draft: Draft) -> None:
+    def take_back(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> None:
         pass
 
-    def advance(self, batch: Batch, output: object) -> None:
-        pass
+    def advance(
+        self, batch: Batch, draft: Draft, mask: Mask, output: SamplerOutput
+    ) -> SamplerOutput:
+        return output
 
 
 class ToyEngine:
@@ -132,6 +134,7 @@ class ToyEngine:
         *,
         conditional: Conditional = hashed_logits,
         masker: object = None,
+        sampler: Sampler | None = None,
         runs_ahead: bool = False,
         pace: Pace | None = None,
         num_free_tokens: int = 1,
@@ -154,7 +157,7 @@ class ToyEngine:
             drafter,
             self.runner,
             masker or NoMasker(),
-            RejectionSampler(VOCABULARY.vocab_size, VOCABULARY.stop_token_ids),
+            sampler or RejectionSampler(VOCABULARY.vocab_size, VOCABULARY.stop_token_ids),
             runs_ahead=runs_ahead,
             pace=pace,
         )

@@ -12,6 +12,7 @@ from structspec.engine.batch import Batch, Draft, SamplerOutput
 from structspec.engine.pace import Pace
 from structspec.masking import Masker
 from structspec.request import Request, RequestStatus
+from tests.engine.coupled import scores
 from tests.engine.test_engine import assert_blocks_add_up
 from tests.engine.toy import STOP, VOCABULARY, RandomDrafter, ToyEngine, hashed_logits
 from tests.engine.toy_grammar import ToyGrammar, ready
@@ -45,9 +46,12 @@ class Ask:
             seed=self.seed,
         )
 
-    def written_alone(self) -> list[int]:
-        """What the model writes under the mask, token by token: by hand if it is greedy."""
-        if self.temperature > 0:
+    def written_alone(self, *, is_coupled: bool = False) -> list[int]:
+        """What the model writes under the mask, token by token.
+
+        By hand if it is greedy, or drawn by a coupled sampler.
+        """
+        if self.temperature > 0 and not is_coupled:
             toy = ToyEngine(make_config(), RandomDrafter(0), masker=Masker(VOCABULARY))
             request = replace(self, speculative=False).start(toy)
             toy.run([request])
@@ -56,9 +60,10 @@ class Ask:
         written: list[int] = []
         while len(written) < self.max_tokens and not self._is_stopped(written):
             logits = hashed_logits((*self.prompt, *written))
+            scored = scores(logits, self.temperature, self.seed, len(written))
             free = range(STOP if self.ignore_eos else STOP + 1)
             allowed = matcher.allowed() if matcher is not None else free
-            written.append(max(allowed, key=logits.__getitem__))
+            written.append(max(allowed, key=scored.__getitem__))
             assert matcher is None or matcher.accept(written[-1])
         return written
 
@@ -66,9 +71,9 @@ class Ask:
         text = VOCABULARY.decode_bytes(written).decode()
         return STOP in written or any(stop in text for stop in self.stop)
 
-    def check(self, request: Request) -> None:
+    def check(self, request: Request, *, is_coupled: bool = False) -> None:
         """A finished request has written that, says why it ended, and counts what it wrote."""
-        expected = self.written_alone()
+        expected = self.written_alone(is_coupled=is_coupled)
         text = VOCABULARY.decode_bytes(expected).decode()
         starts = [(text.find(stop), stop) for stop in self.stop if stop in text]
         # of the stop strings that are whole first, where the longest begins
