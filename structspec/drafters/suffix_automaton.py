@@ -65,7 +65,7 @@ def _add_node(head: Any, nodes: Any, length: Any) -> Any:
 
 @compiled_in_order
 def _first_slot(source: Any, label: Any, num_slots: Any) -> Any:
-    mixed = (np.int64(source) * _FIRST_MIX + np.int64(label)) * _SECOND_MIX
+    mixed = (source * _FIRST_MIX + label) * _SECOND_MIX
     return (((mixed >> 32) & 0xFFFFFFFF) * num_slots) >> 32
 
 
@@ -84,7 +84,7 @@ def _find_edge(edges: Any, slots: Any, source: Any, label: Any) -> Any:
 def fill_slots(edges: Any, first_edge: Any, num_edges: Any, slots: Any) -> None:
     """Make edges found that are not yet."""
     for edge in range(first_edge, num_edges):
-        slot = _first_slot(edges[edge, SOURCE], edges[edge, LABEL], len(slots))
+        slot = _first_slot(np.int64(edges[edge, SOURCE]), edges[edge, LABEL], len(slots))
         while slots[slot] != 0:
             slot = slot + 1 if slot + 1 < len(slots) else 0
         slots[slot] = edge + 1
@@ -130,7 +130,8 @@ def _split(
     nodes[short, EDGES] = NONE
     edge = nodes[node, EDGES]
     while edge != NONE:
-        _add_child(head, nodes, edges, slots, short, edges[edge, LABEL], edges[edge, TARGET])
+        child = np.int64(edges[edge, TARGET])
+        _add_child(head, nodes, edges, slots, short, edges[edge, LABEL], child)
         edge = edges[edge, LATER]
     nodes[node, LINK] = short
     while parent != NONE and _child(nodes, edges, slots, parent, token) == node:
@@ -138,7 +139,7 @@ def _split(
             nodes[parent, CHILD] = short
         else:
             edges[_find_edge(edges, slots, parent, token), TARGET] = short
-        parent = nodes[parent, LINK]
+        parent = np.int64(nodes[parent, LINK])
     return short
 
 

@@ -78,7 +78,7 @@ class ResponseMemory:
         self._out = np.empty((_NUM_SEGMENTS, settings.max_num_drafted), np.int32)
         self._segments = [_Segment() for _ in range(_NUM_SEGMENTS)]
         for index in range(_NUM_SEGMENTS):
-            reset(*self._arrays(index)[:2], self._slots[index])
+            reset(self._heads[index], self._nodes[index], self._slots[index, :0])  # 0 already
         self._newest_first = np.arange(_NUM_SEGMENTS)
 
     @property
