@@ -1,5 +1,7 @@
 """SuffixDrafter: trees of running requests, and a memory of finished ones."""
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,6 +119,20 @@ def test_a_copy_is_drafted_whole():
 def test_nothing_is_drafted_without_slots_or_wish(slots, is_sampled, speculative):
     request = request_of("hello hel", speculative=speculative)
     assert draft(drafter_of(), request, num_draft_slots=slots, is_sampled=is_sampled) == b""
+
+
+def test_memory_stays_bounded_over_ten_thousand_random_requests():
+    numbers, drafter, running = random.Random(0), drafter_of(), []
+    for key in range(10_000):
+        tokens = numbers.choices(range(numbers.choice([2, 50, 250])), k=numbers.randrange(40))
+        running.append(start(VOCABULARY, written=tokens, request_id=key))
+        drafts = drafter.propose(batch_of(*running[-2:], num_draft_slots=9)).token_ids
+        assert all(len(draft) <= 9 for draft in drafts)
+        if len(running) == 4:  # of which two sit out
+            finish(running.pop(numbers.randrange(4)))
+    drafter.observe(batch_of())
+    assert len(drafter._known) == len(running) == 3
+    assert drafter._memory.num_bytes <= BYTES + drafter._memory._out.nbytes
 
 
 TEXTS = st.text("ab", max_size=12)
