@@ -6,6 +6,7 @@ python -m tests.bench.bench_drafters
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from time import perf_counter
 
 import numpy as np
@@ -87,13 +88,17 @@ def suffix_with_memory() -> Drafter:
     return drafter
 
 
+@cache
+def predicted(seed: int) -> list[int]:
+    """What a request will write, and is expected to."""
+    return words(PREDICTION_LENGTH, seed)
+
+
 DRAFTERS: dict[str, Callable[[], Drafter]] = {
     "ngram": lambda: NgramDrafter(SpeculativeConfig()),
     "suffix, own text": lambda: SuffixDrafter(max_cached_requests=0),
     "suffix": suffix_with_memory,
-    "prediction": lambda: PredictionDrafter(
-        lambda request: words(PREDICTION_LENGTH, request.request_id)
-    ),
+    "prediction": lambda: PredictionDrafter(lambda request: predicted(request.request_id)),
 }
 
 
@@ -103,7 +108,7 @@ def measure_steps(name: str, num_tokens: int, num_requests: int) -> tuple[object
         Request(i, words(num_tokens, 1_000 + i), SamplingParams(), 9_999)
         for i in range(num_requests)
     ]
-    output = [words(PREDICTION_LENGTH, i) for i in range(num_requests)]
+    output = [predicted(i) for i in range(num_requests)]
     batch = Batch([ScheduledRequest(request, 1, NUM_SLOTS, True) for request in requests])
     drafter = DRAFTERS[name]()
 
