@@ -10,16 +10,9 @@ from array import array
 from collections.abc import Sequence
 
 from structspec.grammars.llguidance_native import NativeMatcher
-from structspec.grammars.llguidance_threads import (
-    CYCLES,
-    ENDS,
-    LINE,
-    MAX_LINES,
-    NUM_TAKEN,
-    RESULT,
-    STATUS,
-    FillThreads,
-)
+from structspec.grammars.llguidance_threads import FAILED, LINE, MAX_LINES, FillThreads
+
+_LOOKS_PER_THREAD = 8  # a look takes 5 to 20 us, waking a thread about as much
 
 
 class Follower:
@@ -71,63 +64,53 @@ class Work:
     Python keeps all of them waiting.
     """
 
-    __slots__ = ("_followers", "_lines", "_tokens")
+    __slots__ = ("_lines", "_tokens")
 
     def __init__(self) -> None:
-        self._followers: list[Follower] = []
         self._lines: list[int] = []
         self._tokens: list[int] = []
 
     def add(
         self, follower: Follower, token_ids: list[int], new: Sequence[int] = (), row: int = 0
     ) -> None:
-        """Move it behind the text's tokens, look at new ones, and fill the row at this address."""
-        num_known = len(token_ids) - follower.num_taken
-        if follower.is_astray and (new or num_known):
+        """Move it behind the text's tokens, look at new ones, and fill the row at this address.
+
+        The new ones count as taken.
+        """
+        num_tokens, num_new = len(token_ids), len(new)
+        num_known = num_tokens - follower.num_taken
+        if follower.is_astray and (num_new or num_known):
             follower.start()
-            num_known = len(token_ids)
-        tokens = self._tokens
-        first = len(tokens)
+            num_known = num_tokens
+        tokens, num_undone = self._tokens, follower.num_undone
+        self._lines += follower.handle, row, num_undone, len(tokens), num_known, num_new
         if num_known:
             tokens += token_ids[-num_known:]
+        if num_undone:
+            follower.num_undone = 0
         tokens += new
-        follower.num_taken += num_known
-        self._lines += follower.handle, row, follower.num_undone, first, num_known, len(new)
-        follower.num_undone = 0
-        self._followers.append(follower)
+        follower.num_taken = num_tokens + num_new
 
-    def look(self, threads: FillThreads, is_text: array[int]) -> tuple[list[int], ...]:
-        """Move all; for each its status, how many new tokens it took, and whether the text may end.
-
-        A status other than 0 is a failure. The last is NO_END unless a token is met that is no text
-        and so may be a stop token.
-        """
-        found = self._do(threads, is_text, 0, len(self._followers) // _LOOKS_PER_THREAD)
-        taken = found[NUM_TAKEN::RESULT]
-        for follower, num_taken in zip(self._followers, taken, strict=True):
-            follower.num_taken += num_taken
-        return found[STATUS::RESULT], taken, found[ENDS::RESULT]
-
-    def fill(self, threads: FillThreads, is_text: array[int], row_bytes: int) -> list[int]:
-        """Fill all rows, of so many bytes each; a status other than 0 is a failure."""
-        found = self._do(threads, is_text, row_bytes, len(self._followers) - 1)
-        for follower, cycles in zip(self._followers, found[CYCLES::RESULT], strict=True):
-            follower.cycles = cycles
-            follower.num_filled = follower.num_taken
-        return found[STATUS::RESULT]
-
-    def _do(
-        self, threads: FillThreads, is_text: array[int], row_bytes: int, max_woken: int
-    ) -> list[int]:
+    def do(
+        self,
+        threads: FillThreads,
+        is_text: array[int],
+        row_bytes: int = 0,
+        lines_per_thread: int = _LOOKS_PER_THREAD,
+    ) -> tuple[list[int], list[int]]:
+        """Do it; what each took of its new tokens, as `FillThreads.do` says, and its cycles."""
         lines, tokens = array("q", self._lines), array("i", self._tokens)
-        found: list[int] = []
+        max_woken = len(lines) // (LINE * lines_per_thread)
+        if len(lines) <= LINE * MAX_LINES:
+            return threads.do(lines, tokens, is_text, row_bytes, max_woken)
+        taken: list[int] = []
+        cycles: list[int] = []
         for start in range(0, len(lines), LINE * MAX_LINES):
             some = lines[start : start + LINE * MAX_LINES]
-            found += threads.do(some, tokens, is_text, row_bytes, max_woken)
-        return found
-
-
-_LOOKS_PER_THREAD = 8  # a look takes some 5 us, waking a thread about as much
+            more = threads.do(some, tokens, is_text, row_bytes, max_woken)
+            taken += more[0]
+            cycles += more[1]
+        return taken, cycles
 
 
 def fill_rows(
@@ -137,13 +120,14 @@ def fill_rows(
     row_bytes: int,
 ) -> list[int]:
     """Fill rows, those that took longest the time before first; which, by index, have failed."""
-    cycles = [follower.cycles for follower, _, _ in rows]
-    order = sorted(range(len(rows)), key=cycles.__getitem__)
+    before = [follower.cycles for follower, _, _ in rows]
+    order = sorted(range(len(rows)), key=before.__getitem__)
     work = Work()
     for index in order:
         follower, row, token_ids = rows[index]
         work.add(follower, token_ids, (), row)
-    statuses = work.fill(threads, is_text, row_bytes)
-    if not any(statuses):
-        return []
-    return [index for index, status in zip(order, statuses, strict=True) if status != 0]
+        follower.num_filled = follower.num_taken
+    taken, cycles = work.do(threads, is_text, row_bytes, lines_per_thread=1)
+    for index, new in zip(order, cycles, strict=True):
+        rows[index][0].cycles = new
+    return [index for index, num in zip(order, taken, strict=True) if num == FAILED]

@@ -9,7 +9,7 @@ from llguidance.numpy import fill_next_token_bitmask
 
 from structspec.grammars.base import Bitmask, MatcherFailed
 from structspec.grammars.drafts import fill_stop_row
-from structspec.grammars.llguidance_followers import Follower
+from structspec.grammars.llguidance_followers import Follower, Work
 from structspec.grammars.llguidance_originals import Original
 from structspec.grammars.llguidance_template import Template
 from structspec.grammars.llguidance_tokens import SPECIAL
@@ -168,10 +168,20 @@ class LLGuidanceMatcher:
         """Whether this is a stop token: the library is not to see it."""
         return token_id in self._stop_token_ids
 
-    def note_followed(self, token_ids: Sequence[int]) -> None:
-        """The follower has taken these tokens, none of which is a stop token."""
+    def follow(self, work: Work, token_ids: Sequence[int]) -> None:
+        """Have the follower look at these tokens, and note them as if it took them.
+
+        If it does not, `note_refused` and `rollback` are to follow.
+        """
+        assert self.follower is not None
+        work.add(self.follower, self.token_ids, token_ids)
         self.token_ids += token_ids
         self._num_after += len(token_ids)
+
+    def note_refused(self, num_tokens: int) -> None:
+        """The follower has not taken the last tokens that were noted."""
+        assert self.follower is not None
+        self.follower.num_taken -= num_tokens
 
     def note_taken(self, token_ids: Sequence[int], *, is_shown: bool = True) -> None:
         """Rows allowed these tokens; all but stop tokens were shown to the library, or will be."""

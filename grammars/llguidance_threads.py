@@ -51,12 +51,15 @@ _yield = numba.types.ExternalFunction(_YIELD, _i4())
 _REMAINING, _DONE, _SEMAPHORE = 0, 8, 16
 _ROW_BYTES, _TOKENS, _IS_TEXT, _VOCAB_SIZE = 24, 25, 26, 27
 _LINES = 28
-LINE, RESULT = 6, 5  # numbers of one line, and of its result
+LINE = 6
 _MATCHER, _ROW, _NUM_UNDONE, _FIRST_TOKEN, _NUM_KNOWN, _NUM_NEW = range(LINE)
-STATUS, CYCLES, NUM_TAKEN, ENDS, _FORCED_TOKEN = range(RESULT)
-NO_END = -1  # in the place of `ENDS`: no stop token was met
 MAX_LINES = 1024  # of one call of the threads
-_RESULTS = _LINES + LINE * MAX_LINES
+_TAKEN, _CYCLES, _FORCED = (_LINES + (LINE + column) * MAX_LINES for column in range(3))
+_SIZE = _FORCED + MAX_LINES
+
+# of a line whose library has failed, the place of how many new tokens it took; and what is added
+# to that number where the next token is no text: whether the text may end there
+FAILED, NO_TEXT, NO_TEXT_AT_END = -1, 1 << 32, 1 << 33
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -104,7 +107,7 @@ def _cycles(typing_context: Any) -> Any:
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _look_and_take(address: Any, table: Any, matcher: Any, tokens: Any, num: Any, out: Any) -> Any:
-    """Take tokens up to the first that a row would not show; how many, or -1 for a failure.
+    """Take tokens up to the first that a row would not show; how many, or FAILED.
 
     A row shows one token where text is forced, the canonical, though more are valid. At a token
     that is no text, perhaps a stop token, one is told whether the text may end.
@@ -114,39 +117,35 @@ def _look_and_take(address: Any, table: Any, matcher: Any, tokens: Any, num: Any
         token = np.int64(_token_at(place))
         is_known = token >= 0 and token < table[_VOCAB_SIZE]
         if not is_known or _byte_at(table[_IS_TEXT] + token) == 0:
-            table[out + ENDS] = _may_end(matcher)
-            return index
-        table[out + _FORCED_TOKEN] = 0
-        if _forced(matcher, address + 8 * (out + _FORCED_TOKEN), 1) > 0:
-            if table[out + _FORCED_TOKEN] != token:
+            return index + (NO_TEXT_AT_END if _may_end(matcher) else NO_TEXT)
+        table[out] = 0
+        if _forced(matcher, address + 8 * out, 1) > 0:
+            if table[out] != token:
                 return index
         else:
             num_valid = _check(matcher, place, 1)
             if num_valid != 1:
-                return index if num_valid == 0 else -1
+                return index if num_valid == 0 else FAILED
         if _take(matcher, place, 1) != 0:
-            return -1
+            return FAILED
     return num
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _do_line(address: Any, table: Any, line: Any, out: Any) -> Any:
-    """Do one line; its status."""
-    matcher, status = table[line + _MATCHER], 0
+    """Do one line; how many new tokens it took, or FAILED."""
+    matcher, status, taken = table[line + _MATCHER], 0, 0
     tokens, num_known = table[_TOKENS] + 4 * table[line + _FIRST_TOKEN], table[line + _NUM_KNOWN]
     if table[line + _NUM_UNDONE]:
         status = _undo(matcher, table[line + _NUM_UNDONE])
     if status == 0 and num_known:
         status = _take(matcher, tokens, num_known)
-    table[out + NUM_TAKEN], table[out + ENDS] = 0, NO_END
     if status == 0 and table[line + _NUM_NEW]:
         tokens += 4 * num_known
         taken = _look_and_take(address, table, matcher, tokens, table[line + _NUM_NEW], out)
-        table[out + NUM_TAKEN] = taken
-        status = min(taken, 0)
-    if status == 0 and table[line + _ROW]:
+    if status == 0 and taken >= 0 and table[line + _ROW]:
         status = _mask(matcher, table[line + _ROW], table[_ROW_BYTES])
-    return status
+    return taken if status == 0 else FAILED
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -155,9 +154,9 @@ def _do_lines(address: Any, table: Any) -> None:
         index = _add(address + 8 * _REMAINING, -1) - 1
         if index < 0:
             return
-        start, out = _cycles(), _RESULTS + RESULT * index
-        table[out + STATUS] = _do_line(address, table, _LINES + LINE * index, out)
-        table[out + CYCLES] = _cycles() - start
+        start = _cycles()
+        table[_TAKEN + index] = _do_line(address, table, _LINES + LINE * index, _FORCED + index)
+        table[_CYCLES + index] = _cycles() - start
         _add(address + 8 * _DONE, 1)
 
 
@@ -214,7 +213,7 @@ class FillThreads:
 
     def __init__(self, num_threads: int) -> None:
         """The caller is one of them."""
-        self._table = np.zeros(_RESULTS + RESULT * MAX_LINES, np.int64)
+        self._table = np.zeros(_SIZE, np.int64)
         self._numbers = memoryview(self._table.data).cast("B").cast("q")
         self._address = self._table.ctypes.data
         self._lock = threading.Lock()
@@ -234,10 +233,10 @@ class FillThreads:
         is_text: array[int],  # uint8 [vocab_size]
         row_bytes: int,
         max_woken: int,
-    ) -> list[int]:
-        """Do all lines, with at most so many threads besides this one; their results, one by one.
+    ) -> tuple[list[int], list[int]]:
+        """Do all lines, with at most so many threads besides this one.
 
-        A status other than 0 says that the library has failed; what a line took is in cycles.
+        For each how many new tokens it took, or FAILED; and its cycles.
         """
         num_lines, numbers = len(lines) // LINE, self._numbers
         with self._lock:
@@ -247,7 +246,8 @@ class FillThreads:
             numbers[_DONE] = 0
             numbers[_REMAINING] = num_lines
             self._lead(num_lines, min(self._num_helpers, max_woken))
-            return numbers[_RESULTS : _RESULTS + RESULT * num_lines].tolist()
+            taken = numbers[_TAKEN : _TAKEN + num_lines].tolist()
+            return taken, numbers[_CYCLES : _CYCLES + num_lines].tolist()
 
 
 @functools.cache

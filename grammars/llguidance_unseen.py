@@ -16,7 +16,7 @@ from structspec.grammars.drafts import count_taken
 from structspec.grammars.llguidance_batch import MAX_NEW, inner_of
 from structspec.grammars.llguidance_followers import Work
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
-from structspec.grammars.llguidance_threads import NO_END, FillThreads
+from structspec.grammars.llguidance_threads import FAILED, NO_TEXT, NO_TEXT_AT_END, FillThreads
 from structspec.grammars.unique_keys import GuardedMatcher
 
 _MANY = 8  # moves that are worth new followers: `accept` takes 5 us or so
@@ -31,32 +31,33 @@ def take_followed(
     """
     max_new = MAX_NEW if len(moves) >= _MANY else 0
     taken: list[int | Exception] = [0] * len(moves)
-    followed: list[tuple[int, LLGuidanceMatcher]] = []
+    followed: list[int] = []
+    hoped: list[int] = []
     work = Work()
     for index, (matcher, token_ids) in enumerate(moves):
-        inner = matcher if isinstance(matcher, LLGuidanceMatcher) else inner_of(matcher)
-        follower = inner.follower
-        if follower is None and max_new:
-            follower = inner.new_follower()
-            max_new -= follower is not None
-        if follower is None or inner.num_stops or _repeats_a_key(matcher, token_ids):
+        inner = matcher if type(matcher) is LLGuidanceMatcher else inner_of(matcher)
+        if inner.follower is None and max_new:
+            max_new -= inner.new_follower() is not None
+        if (
+            inner.follower is None
+            or inner.num_stops
+            or (inner is not matcher and _repeats_a_key(matcher, token_ids))
+        ):
             taken[index] = count_taken(matcher, token_ids)
-        else:
-            work.add(follower, inner.token_ids, token_ids)
-            followed.append((index, inner))
+            continue
+        # noted as taken while all this is at hand: what is refused is taken back
+        inner.follow(work, token_ids)
+        if inner is not matcher:
+            _note_places(matcher, token_ids)
+        followed.append(index)
+        hoped.append(len(token_ids))
     if not followed:
         return taken
-    results = zip(followed, *work.look(threads, is_text), strict=True)
-    for (index, inner), status, num_taken, ends in results:
-        matcher, token_ids = moves[index]
-        if status != 0:
-            inner.drop_follower()
-            taken[index] = count_taken(matcher, token_ids)
-        elif inner is matcher and num_taken == len(token_ids):
-            inner.note_followed(token_ids)
-            taken[index] = num_taken
-        else:
-            taken[index] = _note(matcher, inner, token_ids, num_taken, ends)
+    found, _ = work.do(threads, is_text)
+    if found == hoped and len(found) == len(taken):
+        return [*found]
+    for index, wanted, result in zip(followed, hoped, found, strict=True):
+        taken[index] = wanted if wanted == result else _settle(*moves[index], result)
     return taken
 
 
@@ -64,27 +65,33 @@ def _repeats_a_key(matcher: Matcher, token_ids: Sequence[int]) -> bool:
     return isinstance(matcher, GuardedMatcher) and matcher.places_of(token_ids) is None
 
 
-def _note(
-    matcher: Matcher,
-    inner: LLGuidanceMatcher,
-    token_ids: Sequence[int],
-    num_followed: int,
-    ends: int,
-) -> int | Exception:
-    """Note what a follower has taken, and go on with stop tokens and names, which are no text."""
-    text, rest = token_ids[:num_followed], token_ids[num_followed:]
-    inner.note_followed(text)
-    if isinstance(matcher, GuardedMatcher):
-        matcher.note_taken(text)
-    if ends == NO_END:
-        return num_followed
+def _note_places(matcher: Matcher, token_ids: Sequence[int]) -> None:
+    assert isinstance(matcher, GuardedMatcher)
+    matcher.note_taken(token_ids)
+
+
+def _settle(matcher: Matcher, token_ids: Sequence[int], result: int) -> int | Exception:
+    """Take back what a follower has not taken, and go on with what is no text.
+
+    That is stop tokens, and names: the library itself is asked for those.
+    """
+    inner, num_taken = inner_of(matcher), 0 if result == FAILED else result % NO_TEXT
+    num_left = len(token_ids) - num_taken
+    inner.note_refused(num_left)
+    matcher.rollback(num_left)
+    if result == FAILED:
+        inner.drop_follower()
+        return count_taken(matcher, token_ids)
+    if result < NO_TEXT:
+        return num_taken
+    rest = token_ids[num_taken:]
     stops = [*takewhile(inner.ends_with, rest)]
     if not stops:
         more = count_taken(matcher, rest)
-        return more if isinstance(more, Exception) else num_followed + more
-    if not ends:
-        return num_followed
+        return more if isinstance(more, Exception) else num_taken + more
+    if result < NO_TEXT_AT_END:
+        return num_taken
     inner.num_stops += len(stops)
     if isinstance(matcher, GuardedMatcher):
         matcher.note_taken(stops)
-    return num_followed + len(stops)
+    return num_taken + len(stops)
