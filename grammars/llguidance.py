@@ -147,10 +147,9 @@ class LLGuidanceBackend:
 
         A row costs from 2 us to 0.5 ms, waking threads some 100 us; all ways give equal rows.
         """
-        num_rows = sum(1 + len(job.draft_token_ids) for job in jobs)
-        is_quick = num_rows * self._seconds_per_row < self._parallel_above_s
-        if len(jobs) < 2:
-            is_quick = True
+        num_rows = len(jobs) + sum([len(job.draft_token_ids) for job in jobs])
+        expected_s = num_rows * self._seconds_per_row
+        is_quick = len(jobs) < 2 or expected_s < self._parallel_above_s
         counts = [0] * len(jobs)
         left: Sequence[int] = range(len(jobs))
         if self.has_followers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import takewhile
+from operator import itemgetter
 
 from llguidance import LLExecutor
 from llguidance.numpy import (
@@ -15,11 +16,12 @@ from llguidance.numpy import (
 
 from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move
 from structspec.grammars.drafts import fill_job, fill_stop_row, is_allowed
-from structspec.grammars.llguidance_followers import Follower, fill_rows
+from structspec.grammars.llguidance_followers import Follower, Work
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
-from structspec.grammars.llguidance_threads import FillThreads
+from structspec.grammars.llguidance_threads import FAILED, FillThreads
 from structspec.grammars.unique_keys import GuardedMatcher
 
+_FIRST = itemgetter(0)
 MAX_NEW = 8  # followers that one step waits to be copied
 _MANY = 32  # to move fewer matchers by a token takes less than to wake threads
 
@@ -78,29 +80,34 @@ def fill_followed(
 ) -> list[int]:
     """Fill the rows that followers can fill, and say which jobs, by index, are left."""
     left: list[int] = []
-    followed: list[tuple[int, FillJob, LLGuidanceMatcher]] = []
-    rows: list[tuple[Follower, int, list[int]]] = []
-    first, row_bytes = bitmask.ctypes.data, bitmask.strides[0]
+    rows: list[tuple[int, int, Follower, LLGuidanceMatcher]] = []  # what it took last, the job, who
     for index, job in enumerate(jobs):
-        matcher = inner_of(job.matcher)
-        follower = matcher.follower
+        matcher = job.matcher
+        inner = matcher if type(matcher) is LLGuidanceMatcher else inner_of(matcher)
+        follower = inner.follower
         if follower is None and max_new:
-            follower = matcher.new_follower()
+            follower = inner.new_follower()
             max_new -= follower is not None
-        if follower is None or matcher.num_stops or job.draft_token_ids:
+        if follower is None or inner.num_stops or job.draft_token_ids:
             left.append(index)
         else:
-            followed.append((index, job, matcher))
-            rows.append((follower, first + job.first_row * row_bytes, matcher.token_ids))
+            rows.append((follower.cycles, index, follower, inner))
     if not rows:
         return left
-    for failed in fill_rows(rows, threads, is_text, bitmask.shape[1] * bitmask.itemsize):
-        index, _, matcher = followed[failed]
-        matcher.drop_follower()
-        left.append(index)
-    for index, job, _ in followed:
-        if isinstance(job.matcher, GuardedMatcher) and index not in left:
-            job.matcher.take_repeats_here(bitmask, job.first_row)
+    rows.sort(key=_FIRST)  # those that took longest are done first
+    work, first, row_bytes = Work(), bitmask.ctypes.data, bitmask.strides[0]
+    for _, index, follower, inner in rows:
+        work.add(follower, inner.token_ids, (), first + jobs[index].first_row * row_bytes)
+        follower.num_filled = follower.num_taken
+    found, cycles = work.do(threads, is_text, bitmask.shape[1] * bitmask.itemsize, 1)
+    for (_, index, follower, inner), result, new in zip(rows, found, cycles, strict=True):
+        follower.cycles = new
+        matcher = jobs[index].matcher
+        if result == FAILED:
+            inner.drop_follower()
+            left.append(index)
+        elif inner is not matcher and isinstance(matcher, GuardedMatcher):
+            matcher.take_repeats_here(bitmask, jobs[index].first_row)
     return left
 
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 
 from structspec.grammars.llguidance_native import NativeMatcher
-from structspec.grammars.llguidance_threads import FAILED, LINE, MAX_LINES, FillThreads
+from structspec.grammars.llguidance_threads import LINE, MAX_LINES, FillThreads
 
 _LOOKS_PER_THREAD = 8  # a look takes 5 to 20 us, waking a thread about as much
 
@@ -111,23 +111,3 @@ class Work:
             taken += more[0]
             cycles += more[1]
         return taken, cycles
-
-
-def fill_rows(
-    rows: Sequence[tuple[Follower, int, list[int]]],  # who fills, at which address, behind what
-    threads: FillThreads,
-    is_text: array[int],
-    row_bytes: int,
-) -> list[int]:
-    """Fill rows, those that took longest the time before first; which, by index, have failed."""
-    before = [follower.cycles for follower, _, _ in rows]
-    order = sorted(range(len(rows)), key=before.__getitem__)
-    work = Work()
-    for index in order:
-        follower, row, token_ids = rows[index]
-        work.add(follower, token_ids, (), row)
-        follower.num_filled = follower.num_taken
-    taken, cycles = work.do(threads, is_text, row_bytes, lines_per_thread=1)
-    for index, new in zip(order, cycles, strict=True):
-        rows[index][0].cycles = new
-    return [index for index, num in zip(order, taken, strict=True) if num == FAILED]
