@@ -26,6 +26,7 @@ LIMITS = {  # top_k, top_p, min_p
     "top_p .9": (0, 0.9, 0.0),
     "k 50, p .9": (50, 0.9, 0.0),
 }
+NUM_RUNNERS_UP = 3
 SPREADS = {"spread": 3.0, "nearly flat": 1e-4}  # the standard deviation of a row's logits
 
 
@@ -35,7 +36,12 @@ def each_us(work: Callable[[], object], num_calls: int) -> float:
 
 
 def ours_us(
-    logits: Tensor, temperature: float, limits: tuple[int, float, float] | None, *, is_masked: bool
+    logits: Tensor,
+    temperature: float,
+    limits: tuple[int, float, float] | None,
+    *,
+    is_masked: bool,
+    num_runners_up: int = 0,
 ) -> float:
     """Each of the rows limited alike; None: without the kernels for limits."""
     num_rows, vocab_size = logits.shape
@@ -56,7 +62,8 @@ def ours_us(
         rows,
         None if limits is None else Filters((ones * top_k).int(), ones * top_p, ones * min_p),
     )
-    return each_us(lambda: sample_rows(*args), 20)
+    runners_up = rows.new_empty(num_rows, num_runners_up) if num_runners_up else None
+    return each_us(lambda: sample_rows(*args, runners_up=runners_up), 20)
 
 
 def torch_us(logits: Tensor, top_k: int, top_p: float, temperature: float) -> float:
@@ -90,6 +97,17 @@ def measure(vocab_size: int, num_rows: int, dtype: torch.dtype) -> tuple[object,
     return vocab_size, num_rows, str(dtype).split(".")[1], *(f"{us:.1f}" for us in figures)
 
 
+def measure_runners_up(vocab_size: int, num_rows: int, dtype: torch.dtype) -> tuple[object, ...]:
+    """One line: greedy, drawn, and drawn by kernels that look for limits; without and with."""
+    logits = torch.randn(num_rows, vocab_size, device=DEVICE).to(dtype)
+    figures = [
+        ours_us(logits, temperature, limits, is_masked=False, num_runners_up=n)
+        for temperature, limits in ((0.0, None), (0.7, None), (0.7, LIMITS["none"]))
+        for n in (0, NUM_RUNNERS_UP)
+    ]
+    return vocab_size, num_rows, str(dtype).split(".")[1], *(f"{us:.1f}" for us in figures)
+
+
 def measure_limits(vocab_size: int, num_rows: int, name: str, spread: str) -> tuple[object, ...]:
     """One line: all rows limited alike, ours and torch's way."""
     logits = (torch.randn(num_rows, vocab_size, device=DEVICE) * SPREADS[spread]).bfloat16()
@@ -104,6 +122,21 @@ if __name__ == "__main__":
         ("vocabulary", "rows", "logits", "argmax us", "greedy us", "drawn us", "masked us"),
         [
             measure(vocab_size, num_rows, dtype)
+            for vocab_size in VOCAB_SIZES
+            for num_rows in (1, 8, 32, 128, 640)
+            for dtype in (torch.float32, torch.bfloat16)
+        ],
+    )
+    ways = ("greedy", "drawn", "drawn, may be limited")
+    print_table(
+        (
+            "vocabulary",
+            "rows",
+            "logits",
+            *(f"{way} us, n = {n}" for way in ways for n in (0, NUM_RUNNERS_UP)),
+        ),
+        [
+            measure_runners_up(vocab_size, num_rows, dtype)
             for vocab_size in VOCAB_SIZES
             for num_rows in (1, 8, 32, 128, 640)
             for dtype in (torch.float32, torch.bfloat16)
