@@ -7,6 +7,8 @@ Microseconds, medians over steps; requests stand at different places of texts th
   fill      `Masker.fill`
   advance   `Masker.advance`
   alone     fill and advance by a loop over matchers, on other steps of the same run
+  look      `Backend.take_unseen` of a token each: moved without a row, where it is allowed
+  accept    the same by a loop over other matchers, which stand at the same places
 
 Ways: `shared` lets at most one original of a grammar be copied for each thread, `many` four, and
 `followers` gives each request a matcher of its own that threads of ours fill rows by.
@@ -30,7 +32,10 @@ from structspec.bench.vocabularies import SMOLLM2, load_vocabulary
 from structspec.bitmask import unpack_row
 from structspec.constraint import Constraint, JsonSchema, Regex
 from structspec.engine.batch import Batch, SamplerOutput, ScheduledRequest, no_draft
+from structspec.grammars.base import Matcher
+from structspec.grammars.drafts import take_allowed
 from structspec.grammars.llguidance import LLGuidanceBackend
+from structspec.grammars.llguidance_batch import inner_of
 from structspec.masking import Masker
 from structspec.request import Request, SamplingParams
 from structspec.vocabulary import Vocabulary
@@ -67,6 +72,8 @@ class Stand:
     ) -> None:
         self._random = random.Random(0)
         self._vocabulary = backend.vocabulary
+        self._backend = backend
+        self._twins: dict[int, Matcher] = {}
         self._masker = Masker(backend.vocabulary)
         compiled: dict[int, Future] = {}
         for constraint in constraints:
@@ -114,6 +121,31 @@ class Stand:
         sampled = time.perf_counter()
         assert all(m.accept(token_id) for m, token_id in zip(matchers, tokens, strict=True))
         return (time.perf_counter() - sampled + filled - start) * 1e6
+
+    def step_unseen(self, requests: Sequence[Request]) -> tuple[float, float]:
+        """Microseconds of moves by tokens that no row was filled for: at once, and by a loop."""
+        matchers = [request.matcher for request in requests if request.matcher is not None]
+        twins = [self._twin(request) for request in requests if request.matcher is not None]
+        rows = np.zeros((len(twins), self._vocabulary.num_words), np.int32)
+        for index, twin in enumerate(twins):
+            twin.fill(rows, index)
+        tokens = [[self._choose(row)] for row in rows]
+        start = time.perf_counter()
+        counts = self._backend.take_unseen([*zip(matchers, tokens, strict=True)])
+        looked = time.perf_counter()
+        assert take_allowed([*zip(twins, tokens, strict=True)]) == counts == [1] * len(twins)
+        return (looked - start) * 1e6, (time.perf_counter() - looked) * 1e6
+
+    def _twin(self, request: Request) -> Matcher:
+        """Another matcher of its grammar where it stands."""
+        twin = self._twins.get(request.request_id)
+        if twin is None:
+            assert request.compiled is not None
+            twin = self._twins[request.request_id] = request.compiled.result().matcher()
+        assert request.matcher is not None
+        token_ids = inner_of(request.matcher).token_ids[len(inner_of(twin).token_ids) :]
+        assert all(map(twin.accept, token_ids))
+        return twin
 
     def spread(self) -> None:
         """Move the requests to different places."""
@@ -165,11 +197,15 @@ def measure(
             times.append(stand.step(requests))
             if test != "plain":
                 alone.append(stand.step_alone(requests))
+        unseen = [stand.step_unseen(requests) for _ in range(NUM_STEPS)]
         fill, advance = (statistics.median(column) for column in zip(*times, strict=True))
         both = statistics.median(alone or [0.0])
+        look, accept = (statistics.median(c) for c in zip(*unseen, strict=True))
         started = f"{start_us:,.0f}" if size == max(SIZES) else ""
         shown = (f"{us:,.0f}" for us in (fill, advance, both))
-        rows.append((*label, test, size, started, *shown, f"{both / (fill + advance):.1f}"))
+        looks = (f"{us:,.0f}" for us in (look, accept))
+        ratio = f"{both / (fill + advance):.1f}"
+        rows.append((*label, test, size, started, *shown, ratio, *looks))
     return rows
 
 
@@ -199,5 +235,7 @@ if __name__ == "__main__":
         "advance",
         "alone",
         "alone / both",
+        "look",
+        "accept",
     )
     print_table(columns, table)
