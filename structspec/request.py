@@ -93,7 +93,7 @@ NO_USAGE = Usage(0, 0)
 class RequestStats:
     """What one request cost and what speculation brought it."""
 
-    num_target_steps: int = 0  # forward passes that were to give this request tokens
+    num_target_steps: int = 0  # forward passes that gave this request at least one token
     num_drafted: int = 0
     num_accepted: int = 0
     num_forced_drafted: int = 0  # drafts that came from text the grammar forces
@@ -102,7 +102,7 @@ class RequestStats:
     accepted_per_position: list[int] = field(default_factory=list)
     compile_ms: float = 0.0
     mask_ms: float = 0.0  # this request's share of filling mask rows
-    num_refused: int = 0  # tokens drawn without a mask that the grammar did not take
+    num_refused: int = 0  # forward passes of whose tokens, drawn without a mask, one was forbidden
     backend: str | None = None
     num_preemptions: int = 0
     num_cached_tokens: int = 0  # known tokens found in the KV cache rather than computed

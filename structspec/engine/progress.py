@@ -25,9 +25,14 @@ def append_tokens(
     return None
 
 
-def record_step(stats: RequestStats, is_forced: Sequence[bool], num_accepted: int) -> None:
-    """Count one verification step of a request; `is_forced` says it of each draft."""
-    stats.num_target_steps += 1
+def record_step(
+    stats: RequestStats, is_forced: Sequence[bool], num_accepted: int, num_new: int
+) -> None:
+    """Count one verification step of a request; `is_forced` says it of each draft.
+
+    Of a step whose tokens were all forbidden the drafts alone count.
+    """
+    stats.num_target_steps += num_new > 0
     num_drafted = len(is_forced)
     if num_drafted == 0:
         return

@@ -182,7 +182,7 @@ class Scheduler:
         was_guessed = len(drafts) > num_certain
         if was_guessed:
             request.is_held = False
-        record_step(stats, draft.is_forced[index], num_certain + num_accepted)
+        record_step(stats, draft.is_forced[index], num_certain + num_accepted, len(new))
         if stats.first_token_s is None and new:
             stats.first_token_s = time.perf_counter() - request.arrival_time
         reason = append_tokens(request, new, self._vocabulary)
