@@ -185,6 +185,12 @@ class Backend(Protocol):
         refused token changes nothing, and is not looked behind.
         """
 
+    def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move each matcher by the first of its tokens that the grammar takes, if there is one.
+
+        Says which it was, by its place (len(token_ids) for none), or what went wrong with it.
+        """
+
 
 __all__ = [
     "Backend",

@@ -63,6 +63,22 @@ def count_taken(matcher: Matcher, token_ids: Sequence[int]) -> int | Exception:
         return error
 
 
+def take_first_allowed(moves: Sequence[Move]) -> list[int | Exception]:
+    """Move matchers one by one, each by the first of its tokens that the grammar takes.
+
+    Says which it was, len(token_ids) for none of them, or what went wrong with the matcher.
+    """
+    return [first_taken(matcher, token_ids) for matcher, token_ids in moves]
+
+
+def first_taken(matcher: Matcher, token_ids: Sequence[int]) -> int | Exception:
+    """Move one matcher by the first of these tokens that its grammar takes; which it was."""
+    try:
+        return next((i for i, t in enumerate(token_ids) if matcher.accept(t)), len(token_ids))
+    except Exception as error:
+        return error
+
+
 def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -> None:
     """Allow the stop tokens and nothing else."""
     bitmask[row] = 0

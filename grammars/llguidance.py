@@ -18,7 +18,7 @@ from structspec.constraint import Constraint, Grammar, Regex, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, check_refused
 from structspec.grammars.composition import form_of
-from structspec.grammars.drafts import allowed_tokens, take_allowed
+from structspec.grammars.drafts import allowed_tokens, take_allowed, take_first_allowed
 from structspec.grammars.form import Cfg, leaves
 from structspec.grammars.llguidance_batch import (
     MAX_NEW,
@@ -33,9 +33,9 @@ from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.grammars.llguidance_native import NativeMatcher, NativeTokenizer, new_matcher
 from structspec.grammars.llguidance_originals import Originals
 from structspec.grammars.llguidance_template import Template
-from structspec.grammars.llguidance_threads import FillThreads, can_fill, fill_threads
+from structspec.grammars.llguidance_threads import STOP, FillThreads, can_fill, fill_threads
 from structspec.grammars.llguidance_tokens import make_native_tokenizer, make_tokenizer
-from structspec.grammars.llguidance_unseen import take_followed
+from structspec.grammars.llguidance_unseen import choose_followed, take_followed
 from structspec.grammars.placing import placed
 from structspec.grammars.unique_keys import GuardedMatcher, token_table
 from structspec.vocabulary import Vocabulary
@@ -79,9 +79,9 @@ class LLGuidanceBackend:
         self.max_originals = max_originals or self.num_threads
         many = self.num_threads >= _FOLLOWED_THREADS
         self.has_followers = can_fill() and (many if has_followers is None else has_followers)
-        self._is_text = array("B", map(vocabulary.is_text, range(vocabulary.vocab_size)))
+        self._kinds = array("B", map(vocabulary.is_text, range(vocabulary.vocab_size)))
         for token_id in vocabulary.stop_token_ids:
-            self._is_text[token_id] = False
+            self._kinds[token_id] = STOP
         self.builders = ThreadPoolExecutor(self.num_threads, "structspec-originals")
         self._native_tokenizer: NativeTokenizer | None = None  # made when first wanted
         self._native_lock = threading.Lock()
@@ -154,7 +154,7 @@ class LLGuidanceBackend:
         left: Sequence[int] = range(len(jobs))
         if self.has_followers:
             max_new = 0 if is_quick else MAX_NEW
-            left = fill_followed(jobs, bitmask, self._threads, self._is_text, max_new)
+            left = fill_followed(jobs, bitmask, self._threads, self._kinds, max_new)
         if left:
             some = [jobs[index] for index in left]
             for index, count in zip(left, self._fill_left(some, bitmask, is_quick), strict=True):
@@ -188,7 +188,13 @@ class LLGuidanceBackend:
         """Move matchers as far as their grammars go: followers in parallel, others one by one."""
         if not self.has_followers:
             return take_allowed(moves)
-        return take_followed(moves, self._threads, self._is_text)
+        return take_followed(moves, self._threads, self._kinds)
+
+    def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move matchers by one of some tokens: followers in parallel, others one by one."""
+        if not self.has_followers:
+            return take_first_allowed(moves)
+        return choose_followed(moves, self._threads, self._kinds)
 
     @property
     def _threads(self) -> FillThreads:

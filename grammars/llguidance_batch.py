@@ -75,7 +75,7 @@ def fill_followed(
     jobs: Sequence[FillJob],
     bitmask: Bitmask,
     threads: FillThreads,
-    is_text: array[int],
+    kinds: array[int],
     max_new: int,
 ) -> list[int]:
     """Fill the rows that followers can fill, and say which jobs, by index, are left."""
@@ -99,7 +99,7 @@ def fill_followed(
     for _, index, follower, inner in rows:
         work.add(follower, inner.token_ids, (), first + jobs[index].first_row * row_bytes)
         follower.num_filled = follower.num_taken
-    found, cycles = work.do(threads, is_text, bitmask.shape[1] * bitmask.itemsize, 1)
+    found, cycles = work.do(threads, kinds, bitmask.shape[1] * bitmask.itemsize, 1)
     for (_, index, follower, inner), result, new in zip(rows, found, cycles, strict=True):
         follower.cycles = new
         matcher = jobs[index].matcher

@@ -91,23 +91,29 @@ class Work:
         tokens += new
         follower.num_taken = num_tokens + num_new
 
+    def choose(self, follower: Follower, token_ids: list[int], some: Sequence[int]) -> None:
+        """Move it behind the text's tokens, and by one of these, which does not count as taken."""
+        self.add(follower, token_ids, some)
+        self._lines[-1] = -len(some)
+        follower.num_taken = len(token_ids)
+
     def do(
         self,
         threads: FillThreads,
-        is_text: array[int],
+        kinds: array[int],
         row_bytes: int = 0,
         lines_per_thread: int = _LOOKS_PER_THREAD,
     ) -> tuple[list[int], list[int]]:
-        """Do it; what each took of its new tokens, as `FillThreads.do` says, and its cycles."""
+        """Do it; for each what came of its new tokens, and its cycles."""
         lines, tokens = array("q", self._lines), array("i", self._tokens)
         max_woken = len(lines) // (LINE * lines_per_thread)
         if len(lines) <= LINE * MAX_LINES:
-            return threads.do(lines, tokens, is_text, row_bytes, max_woken)
+            return threads.do(lines, tokens, kinds, row_bytes, max_woken)
         taken: list[int] = []
         cycles: list[int] = []
         for start in range(0, len(lines), LINE * MAX_LINES):
             some = lines[start : start + LINE * MAX_LINES]
-            more = threads.do(some, tokens, is_text, row_bytes, max_woken)
+            more = threads.do(some, tokens, kinds, row_bytes, max_woken)
             taken += more[0]
             cycles += more[1]
         return taken, cycles

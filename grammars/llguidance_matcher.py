@@ -178,6 +178,13 @@ class LLGuidanceMatcher:
         self.token_ids += token_ids
         self._num_after += len(token_ids)
 
+    def note_chosen(self, token_id: int) -> None:
+        """The follower has taken this token of text."""
+        assert self.follower is not None
+        self.follower.num_taken += 1
+        self._num_after += 1
+        self.token_ids.append(token_id)
+
     def note_refused(self, num_tokens: int) -> None:
         """The follower has not taken the last tokens that were noted."""
         assert self.follower is not None

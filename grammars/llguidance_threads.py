@@ -3,11 +3,12 @@
     remaining    counts down from the number of lines: who takes it below has a line to do
     done         counts up to it
 
-A line is for one matcher: tokens to undo, known tokens to take, new ones to look at first, a row to
-fill. The caller does lines too, and waits for lines that others have begun but never for a thread:
-one that wakes late, on a busy machine, finds nothing left. The table of lines is kept from call to
-call, and `remaining` set last, so that there is nothing that such a thread could do wrong. Lines
-are done from the last to the first: those that took longest the time before are to stand last.
+A line is for one matcher: tokens to undo, known tokens to take, new ones to look at (in a row,
+or as a choice of one, where their number is negative), a row to fill. The caller does lines too,
+and waits for lines that others have begun but never for a thread: one that wakes late, on a busy
+machine, finds nothing left. The table of lines is kept from call to call, and `remaining` set last,
+so that there is nothing that such a thread could do wrong. Lines are done from the last to the
+first: those that took longest the time before are to stand last.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _yield = numba.types.ExternalFunction(_YIELD, _i4())
 
 # numbers of the table: a head, what is to be done, what came of it
 _REMAINING, _DONE, _SEMAPHORE = 0, 8, 16
-_ROW_BYTES, _TOKENS, _IS_TEXT, _VOCAB_SIZE = 24, 25, 26, 27
+_ROW_BYTES, _TOKENS, _KINDS, _VOCAB_SIZE = 24, 25, 26, 27
 _LINES = 28
 LINE = 6
 _MATCHER, _ROW, _NUM_UNDONE, _FIRST_TOKEN, _NUM_KNOWN, _NUM_NEW = range(LINE)
@@ -57,9 +58,10 @@ MAX_LINES = 1024  # of one call of the threads
 _TAKEN, _CYCLES, _FORCED = (_LINES + (LINE + column) * MAX_LINES for column in range(3))
 _SIZE = _FORCED + MAX_LINES
 
-# of a line whose library has failed, the place of how many new tokens it took; and what is added
-# to that number where the next token is no text: whether the text may end there
-FAILED, NO_TEXT, NO_TEXT_AT_END = -1, 1 << 32, 1 << 33
+# what comes of new tokens: how many were taken, or which one of a choice; FAILED, if the library
+# has; and what is added at a stop token that may stand there, or at one that is no text at all
+FAILED, AT_STOP, AT_OTHER = -1, 1 << 32, 1 << 33
+OTHER, TEXT, STOP = range(3)  # kinds of tokens
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -106,43 +108,60 @@ def _cycles(typing_context: Any) -> Any:
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _look_and_take(address: Any, table: Any, matcher: Any, tokens: Any, num: Any, out: Any) -> Any:
-    """Take tokens up to the first that a row would not show; how many, or FAILED.
+def _is_shown(address: Any, table: Any, matcher: Any, place: Any, out: Any) -> Any:
+    """Whether a row shows the token at an address, 0 or 1, or FAILED.
 
-    A row shows one token where text is forced, the canonical, though more are valid. At a token
-    that is no text, perhaps a stop token, one is told whether the text may end.
+    Where text is forced it shows one token, the canonical, though more are valid.
+    """
+    table[out] = 0
+    if _forced(matcher, address + 8 * out, 1) > 0:
+        return 1 if table[out] == _token_at(place) else 0
+    return min(_check(matcher, place, 1), 1)
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _look_and_take(
+    address: Any, table: Any, matcher: Any, tokens: Any, num: Any, is_choice: Any, out: Any
+) -> Any:
+    """Take tokens up to the first that a row does not show, or of a choice the first that it does.
+
+    What is no text is not taken but reported.
     """
     for index in range(num):
         place = tokens + 4 * index
         token = np.int64(_token_at(place))
-        is_known = token >= 0 and token < table[_VOCAB_SIZE]
-        if not is_known or _byte_at(table[_IS_TEXT] + token) == 0:
-            return index + (NO_TEXT_AT_END if _may_end(matcher) else NO_TEXT)
-        table[out] = 0
-        if _forced(matcher, address + 8 * out, 1) > 0:
-            if table[out] != token:
-                return index
+        kind = _byte_at(table[_KINDS] + token) if 0 <= token < table[_VOCAB_SIZE] else OTHER
+        if kind == OTHER:
+            return index + AT_OTHER
+        if kind == STOP:
+            is_shown = _i4(_may_end(matcher))
+            if is_shown:
+                return index + AT_STOP
         else:
-            num_valid = _check(matcher, place, 1)
-            if num_valid != 1:
-                return index if num_valid == 0 else FAILED
-        if _take(matcher, place, 1) != 0:
+            is_shown = _is_shown(address, table, matcher, place, out)
+            if is_shown == 1 and _take(matcher, place, 1) != 0:
+                is_shown = FAILED
+        if is_shown < 0:
             return FAILED
+        if is_shown == is_choice:
+            return index
     return num
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _do_line(address: Any, table: Any, line: Any, out: Any) -> Any:
-    """Do one line; how many new tokens it took, or FAILED."""
+    """Do one line; what came of its new tokens."""
     matcher, status, taken = table[line + _MATCHER], 0, 0
     tokens, num_known = table[_TOKENS] + 4 * table[line + _FIRST_TOKEN], table[line + _NUM_KNOWN]
     if table[line + _NUM_UNDONE]:
         status = _undo(matcher, table[line + _NUM_UNDONE])
     if status == 0 and num_known:
         status = _take(matcher, tokens, num_known)
-    if status == 0 and table[line + _NUM_NEW]:
+    num_new = table[line + _NUM_NEW]
+    if status == 0 and num_new:
         tokens += 4 * num_known
-        taken = _look_and_take(address, table, matcher, tokens, table[line + _NUM_NEW], out)
+        is_choice = 1 if num_new < 0 else 0
+        taken = _look_and_take(address, table, matcher, tokens, abs(num_new), is_choice, out)
     if status == 0 and taken >= 0 and table[line + _ROW]:
         status = _mask(matcher, table[line + _ROW], table[_ROW_BYTES])
     return taken if status == 0 else FAILED
@@ -230,19 +249,19 @@ class FillThreads:
         self,
         lines: array[int],  # int64 [at most MAX_LINES, LINE]: matcher, row, undone, tokens …
         tokens: array[int],  # int32: what the lines point into
-        is_text: array[int],  # uint8 [vocab_size]
+        kinds: array[int],  # uint8 [vocab_size]
         row_bytes: int,
         max_woken: int,
     ) -> tuple[list[int], list[int]]:
         """Do all lines, with at most so many threads besides this one.
 
-        For each how many new tokens it took, or FAILED; and its cycles.
+        For each what came of its new tokens; and its cycles.
         """
         num_lines, numbers = len(lines) // LINE, self._numbers
         with self._lock:
             numbers[_LINES : _LINES + len(lines)] = memoryview(lines)
             numbers[_ROW_BYTES], numbers[_TOKENS] = row_bytes, tokens.buffer_info()[0]
-            numbers[_IS_TEXT], numbers[_VOCAB_SIZE] = is_text.buffer_info()
+            numbers[_KINDS], numbers[_VOCAB_SIZE] = kinds.buffer_info()
             numbers[_DONE] = 0
             numbers[_REMAINING] = num_lines
             self._lead(num_lines, min(self._num_helpers, max_woken))

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from structspec.grammars.base import Matcher, Move
-from structspec.grammars.drafts import count_taken
+from structspec.grammars.drafts import count_taken, first_taken
 from structspec.grammars.llguidance_batch import MAX_NEW, inner_of
 from structspec.grammars.llguidance_followers import Work
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
-from structspec.grammars.llguidance_threads import FAILED, NO_TEXT, NO_TEXT_AT_END, FillThreads
+from structspec.grammars.llguidance_threads import AT_OTHER, AT_STOP, FAILED, FillThreads
 from structspec.grammars.unique_keys import GuardedMatcher
 
 _MANY = 8  # moves that are worth new followers: `accept` takes 5 us or so
 
 
 def take_followed(
-    moves: Sequence[Move], threads: FillThreads, is_text: array[int]
+    moves: Sequence[Move], threads: FillThreads, kinds: array[int]
 ) -> list[int | Exception]:
     """Move matchers up to the first token that is refused, by their followers where they have one.
 
@@ -53,7 +53,7 @@ def take_followed(
         hoped.append(len(token_ids))
     if not followed:
         return taken
-    found, _ = work.do(threads, is_text)
+    found, _ = work.do(threads, kinds)
     if found == hoped and len(found) == len(taken):
         return [*found]
     for index, wanted, result in zip(followed, hoped, found, strict=True):
@@ -75,23 +75,58 @@ def _settle(matcher: Matcher, token_ids: Sequence[int], result: int) -> int | Ex
 
     That is stop tokens, and names: the library itself is asked for those.
     """
-    inner, num_taken = inner_of(matcher), 0 if result == FAILED else result % NO_TEXT
+    inner, num_taken = inner_of(matcher), 0 if result == FAILED else result % AT_STOP
     num_left = len(token_ids) - num_taken
     inner.note_refused(num_left)
     matcher.rollback(num_left)
     if result == FAILED:
         inner.drop_follower()
         return count_taken(matcher, token_ids)
-    if result < NO_TEXT:
-        return num_taken
-    rest = token_ids[num_taken:]
-    stops = [*takewhile(inner.ends_with, rest)]
-    if not stops:
-        more = count_taken(matcher, rest)
+    if result >= AT_OTHER:
+        more = count_taken(matcher, token_ids[num_taken:])
         return more if isinstance(more, Exception) else num_taken + more
-    if result < NO_TEXT_AT_END:
+    if result < AT_STOP:
         return num_taken
+    stops = [*takewhile(inner.ends_with, token_ids[num_taken:])]
     inner.num_stops += len(stops)
     if isinstance(matcher, GuardedMatcher):
         matcher.note_taken(stops)
     return num_taken + len(stops)
+
+
+def choose_followed(
+    moves: Sequence[Move], threads: FillThreads, kinds: array[int]
+) -> list[int | Exception]:
+    """Move matchers by the first of some tokens that they take, by their followers if they can.
+
+    Says which it was, len(token_ids) for none of them, or what went wrong with it.
+    """
+    chosen: list[int | Exception] = [0] * len(moves)
+    followed: list[int] = []
+    work = Work()
+    for index, (matcher, token_ids) in enumerate(moves):
+        # a guard knows no more than `accept` of keys that may not come twice
+        if type(matcher) is LLGuidanceMatcher and matcher.follower and not matcher.num_stops:
+            work.choose(matcher.follower, matcher.token_ids, token_ids)
+            followed.append(index)
+        else:
+            chosen[index] = first_taken(matcher, token_ids)
+    if followed:
+        found, _ = work.do(threads, kinds)
+        for index, result in zip(followed, found, strict=True):
+            chosen[index] = _settle_choice(*moves[index], result)
+    return chosen
+
+
+def _settle_choice(matcher: Matcher, token_ids: Sequence[int], result: int) -> int | Exception:
+    inner, index = inner_of(matcher), 0 if result == FAILED else result % AT_STOP
+    if result == FAILED:
+        inner.drop_follower()
+    if result == FAILED or result >= AT_OTHER:
+        more = first_taken(matcher, token_ids[index:])
+        return more if isinstance(more, Exception) else index + more
+    if result >= AT_STOP:
+        inner.num_stops += 1
+    elif index < len(token_ids):
+        inner.note_chosen(token_ids[index])
+    return index

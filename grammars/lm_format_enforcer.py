@@ -39,7 +39,13 @@ from structspec.grammars.base import (
 )
 from structspec.grammars.choice import check_choices
 from structspec.grammars.closed import close_objects
-from structspec.grammars.drafts import fill_job, fill_stop_row, take_allowed, take_each
+from structspec.grammars.drafts import (
+    fill_job,
+    fill_stop_row,
+    take_allowed,
+    take_each,
+    take_first_allowed,
+)
 from structspec.grammars.json_schema import parse
 from structspec.grammars.keywords import findings
 from structspec.grammars.probe import probe
@@ -103,6 +109,10 @@ class LMFormatEnforcerBackend:
     def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move matchers one by one."""
         return take_allowed(moves)
+
+    def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move matchers one by one."""
+        return take_first_allowed(moves)
 
     def _parser_maker(self, constraint: Constraint) -> Callable[[], CharacterLevelParser]:
         match constraint:

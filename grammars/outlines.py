@@ -28,7 +28,13 @@ from structspec.grammars.base import (
     check_refused,
 )
 from structspec.grammars.choice import check_choices
-from structspec.grammars.drafts import fill_job, fill_stop_row, take_allowed, take_each
+from structspec.grammars.drafts import (
+    fill_job,
+    fill_stop_row,
+    take_allowed,
+    take_each,
+    take_first_allowed,
+)
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.probe import probe
 from structspec.grammars.regex import read_regex, translate
@@ -97,6 +103,10 @@ class OutlinesBackend:
     def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move matchers one by one."""
         return take_allowed(moves)
+
+    def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move matchers one by one."""
+        return take_first_allowed(moves)
 
 
 class OutlinesGrammar:

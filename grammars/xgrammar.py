@@ -10,7 +10,14 @@ import xgrammar
 
 from structspec.constraint import Constraint
 from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, check_refused
-from structspec.grammars.drafts import clear_tail, fill_job, fill_stop_row, take_allowed, take_each
+from structspec.grammars.drafts import (
+    clear_tail,
+    fill_job,
+    fill_stop_row,
+    take_allowed,
+    take_each,
+    take_first_allowed,
+)
 from structspec.grammars.probe import probe
 from structspec.grammars.xgrammar_lowering import check_finite, lower, translate_error
 from structspec.vocabulary import Vocabulary
@@ -81,6 +88,10 @@ class XGrammarBackend:
     def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move matchers one by one."""
         return take_allowed(moves)
+
+    def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move matchers one by one."""
+        return take_first_allowed(moves)
 
 
 class XGrammarGrammar:

@@ -144,9 +144,27 @@ def some_tokens(matcher: Matcher, vocabulary: Vocabulary, number: int) -> tuple[
     return token_ids, len(token_ids)
 
 
+def some_choice(matcher: Matcher, vocabulary: Vocabulary, number: int) -> tuple[list[int], int]:
+    """Tokens, and which is the first that a row allows; the matcher is moved by that one."""
+    choose = random.Random(number)
+    bitmask = allocate_bitmask(1, vocabulary.vocab_size)
+    matcher.fill(bitmask, 0)
+    token_ids = choose.choices([-1, vocabulary.vocab_size, *vocabulary.stop_token_ids], k=2)
+    token_ids += choose.choices(range(vocabulary.vocab_size), k=2)
+    token_ids += [pick(bitmask[0], vocabulary.vocab_size, choose.randrange(10**6))]
+    token_ids = choose.sample(token_ids, choose.randint(0, 5))
+    allowed = [i for i, token_id in enumerate(token_ids) if is_allowed(bitmask, 0, token_id)]
+    if not allowed:
+        return token_ids, len(token_ids)
+    assert matcher.accept(token_ids[allowed[0]])
+    return token_ids, allowed[0]
+
+
 MIXED_STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["unseen", "unseen", "unseen", "shown", "rows", "drafts", "back"]),
+        st.sampled_from(
+            ["unseen", "unseen", "choice", "choice", "shown", "rows", "drafts", "back"]
+        ),
         st.integers(0, 10**6),
     ),
     min_size=1,
@@ -180,7 +198,12 @@ def walk_along(
             allowed = [[pick(row, filler.vocabulary.vocab_size, number)] for row in rows]
             assert filler.take_shown([*zip(matchers, allowed, strict=True)]) == [None] * len(same)
             assert take_each([*zip(same, allowed, strict=True)]) == [None] * len(same)
-        if kind in ("unseen", "shown"):
+        if kind == "choice":
+            some = [some_choice(m, filler.vocabulary, number + 7 * i) for i, m in enumerate(same)]
+            moves = [(m, token_ids) for m, (token_ids, _) in zip(matchers, some, strict=True)]
+            assert filler.take_first(moves) == [place for _, place in some]
+            allowed = [token_ids[place : place + 1] for token_ids, place in some]
+        if kind in ("unseen", "shown", "choice"):
             for token_ids, new in zip(taken, allowed, strict=True):
                 token_ids += new
         if kind == "back":
@@ -253,15 +276,42 @@ def test_unseen_tokens_by_hand(name, text, num_taken):
 def test_a_follower_that_fails_while_it_looks_is_dropped_and_its_matcher_takes_the_tokens():
     filler, grammar = followed_backend("bytes"), followed_grammar("bytes", "regex-date")
     matchers = [grammar.matcher() for _ in range(3)]
-    broken = [inner_of(matcher).new_follower() for matcher in matchers][1]
+    followers = [inner_of(matcher).new_follower() for matcher in matchers]
     with pytest.raises(MatcherFailed):
-        broken.library.take(ord("x"))
+        followers[1].library.take(ord("x"))
     moves = [(matcher, b"2024-x") for matcher in matchers]
     assert filler.take_unseen(moves) == [5, 5, 5]
     assert [inner_of(m).follower is not None for m in matchers] == [True, False, True]
     assert [m.forced(3) for m in matchers] == [b""] * 3
     assert filler.take_unseen([(matcher, b"12") for matcher in matchers]) == [2, 2, 2]
     assert [m.forced(3) for m in matchers] == [b"-"] * 3
+    with pytest.raises(MatcherFailed):
+        followers[2].library.take(ord("x"))
+    assert filler.take_first([(matcher, b"x-") for matcher in matchers]) == [1, 1, 1]
+    assert [inner_of(m).follower is not None for m in matchers] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "some", "place"),
+    [
+        ("keys", b"{", [*b"xy}"], 2),
+        ("keys", b"{", [*b"xyz"], 3),
+        ("keys", b"{", [258, 257], 2),
+        ("keys", b"{}", [*b"}", 256, 258, 257], 2),
+        ("keys", b'{"a": 1, "a', [*b'"b'], 1),
+        ("names", b"", [258, *b"[", 256], 2),
+        ("names", b"", [], 0),
+    ],
+)
+def test_choices_by_hand(name, text, some, place):
+    filler, grammar, _ = special_grammars(name)
+    for has_follower in (True, False):
+        matcher = grammar.matcher()
+        assert not has_follower or inner_of(matcher).new_follower() is not None
+        assert filler.take_unseen([(matcher, text)]) == [len(text)]
+        assert filler.take_first([(matcher, some)]) == [place]
+        matcher.rollback(place < len(some))
+        assert filler.take_first([(matcher, some[place:])]) == [0]
 
 
 def test_many_matchers_get_their_followers_when_unseen_tokens_are_looked_at():
