@@ -124,10 +124,22 @@ def test_rows_of_followers_are_those_of_the_library(vocabulary_name, name, steps
     assert [m.forced(20) for m in matchers] == [m.forced(20) for m in same]
 
 
+def starts_of(text: bytes, vocabulary: Vocabulary) -> list[int]:
+    """The tokens that a text may begin with."""
+    ids = ids_by_text(vocabulary)
+    return [ids[text[:end]] for end in range(1, len(text) + 1) if text[:end] in ids]
+
+
+@cache
+def ids_by_text(vocabulary: Vocabulary) -> dict[bytes | None, int]:
+    return {data: token_id for token_id, data in enumerate(vocabulary.token_bytes)}
+
+
 def some_tokens(matcher: Matcher, vocabulary: Vocabulary, number: int) -> tuple[list[int], int]:
     """Tokens, and how many of them rows allow one behind the other; the matcher is moved by those.
 
-    Most are allowed. Others may be any number, and something may come behind them.
+    Most are allowed. Others may be any number, or begin the forced text otherwise than rows do, and
+    something may come behind them.
     """
     choose = random.Random(number)
     token_ids: list[int] = []
@@ -136,7 +148,8 @@ def some_tokens(matcher: Matcher, vocabulary: Vocabulary, number: int) -> tuple[
         matcher.fill(bitmask, 0)
         token_id = pick(bitmask[0], vocabulary.vocab_size, choose.randrange(10**6))
         if choose.random() < 0.25:
-            token_id = choose.randint(-1, vocabulary.vocab_size)
+            starts = starts_of(matcher.forced(12), vocabulary)
+            token_id = choose.choice([choose.randint(-1, vocabulary.vocab_size), *starts])
         token_ids.append(token_id)
         if not is_allowed(bitmask, 0, token_id):
             return token_ids + choose.choices(range(vocabulary.vocab_size), k=count), count
@@ -312,6 +325,24 @@ def test_choices_by_hand(name, text, some, place):
         assert filler.take_first([(matcher, some)]) == [place]
         matcher.rollback(place < len(some))
         assert filler.take_first([(matcher, some[place:])]) == [0]
+
+
+def test_a_row_is_not_taken_for_that_of_another_branch_of_equal_length():
+    """After a call's `to` the object has to go on, after that of `send` it may end: `"}`."""
+    filler, grammar = followed_backend("smollm2"), followed_grammar("smollm2", "json-union")
+    fresh = compiled("smollm2", "llguidance", "json-union")
+    matchers = [grammar.matcher() for _ in range(2)]
+    assert all(inner_of(matcher).new_follower() is not None for matcher in matchers)
+    texts = [
+        filler.vocabulary.encode_text(f'{{"tool": "{tool}", "to": "Ann')
+        for tool in ("send", "call")
+    ]
+    assert len(texts[0]) == len(texts[1])
+    for text in texts:
+        assert filler.take_unseen([(m, text) for m in matchers]) == [len(text)] * 2
+        check_rows(filler, matchers, fresh, [text] * 2)
+        for matcher in matchers:
+            matcher.rollback(len(text))
 
 
 def test_many_matchers_get_their_followers_when_unseen_tokens_are_looked_at():
