@@ -33,7 +33,7 @@ class LLGuidanceMatcher:
         "_is_astray",
         "_library",
         "_markers",
-        "_num_after",
+        "_num_kept",
         "_num_shown",
         "_stop_token_ids",
         "_template",
@@ -62,10 +62,9 @@ class LLGuidanceMatcher:
         self.token_ids: list[int] = []  # without stop tokens; to be changed here alone
         self._num_shown = 0  # of them to the library
         self.num_stops = 0
-        # The last `_num_after` tokens are behind the kept mask's, or, where that goes on otherwise
-        # (`_is_astray`), behind what both begin with. A new mask may be kept or not: where text is
-        # forced none is.
-        self._num_after = 0
+        # The kept mask is that behind so many tokens, or goes on otherwise from there
+        # (`_is_astray`). A new mask may be kept or not: where text is forced none is.
+        self._num_kept = 0
         self._is_astray = False
         original.note_user(self)
 
@@ -121,7 +120,7 @@ class LLGuidanceMatcher:
 
     def library_for_row(self) -> LLMatcher:
         """What may compute a row where the text stands; `note_row` is to follow."""
-        if self._is_astray and self._num_after:
+        if self._is_astray and len(self.token_ids) > self._num_kept:
             self._start_again()
         return self.library
 
@@ -135,7 +134,7 @@ class LLGuidanceMatcher:
         """The library has computed a row here, and keeps it unless what follows is forced."""
         if self._library.is_error():
             self.check()
-        self._num_after = 0
+        self._num_kept = len(self.token_ids)
         if self._is_astray and not self.library.compute_ff_bytes():
             self._is_astray = False
 
@@ -144,7 +143,7 @@ class LLGuidanceMatcher:
         num_taken = self._num_shown = self._library.try_consume_tokens(self.token_ids)
         self.check()
         assert num_taken == len(self.token_ids)
-        self._num_after, self._is_astray = 0, False
+        self._num_kept, self._is_astray = num_taken, False
 
     def check(self) -> None:
         """Raise MatcherFailed if the library has given up: its rows would then allow the end."""
@@ -176,13 +175,11 @@ class LLGuidanceMatcher:
         assert self.follower is not None
         work.add(self.follower, self.token_ids, token_ids)
         self.token_ids += token_ids
-        self._num_after += len(token_ids)
 
     def note_chosen(self, token_id: int) -> None:
         """The follower has taken this token of text."""
         assert self.follower is not None
         self.follower.num_taken += 1
-        self._num_after += 1
         self.token_ids.append(token_id)
 
     def note_refused(self, num_tokens: int) -> None:
@@ -199,7 +196,6 @@ class LLGuidanceMatcher:
                 self.num_stops += 1
             else:
                 self.token_ids.append(token_id)
-                self._num_after += 1
                 self._num_shown += is_shown
 
     def _consume(self, token_ids: list[int]) -> int:
@@ -208,7 +204,6 @@ class LLGuidanceMatcher:
         if num_taken < len(token_ids):
             self.check()
         self.token_ids += token_ids[:num_taken]
-        self._num_after += num_taken
         self._num_shown += num_taken
         return num_taken
 
@@ -234,10 +229,8 @@ class LLGuidanceMatcher:
             self._num_shown = num_left
         if self.follower is not None:
             self.follower.note_rollback(num_left)
-        if num_tokens > self._num_after:
-            self._num_after, self._is_astray = 0, True
-        else:
-            self._num_after -= num_tokens
+        if num_left < self._num_kept:
+            self._num_kept, self._is_astray = num_left, True
 
     def forced(self, limit: int) -> bytes:
         """The text every valid continuation starts with; empty where the text may end."""
