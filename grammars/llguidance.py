@@ -84,6 +84,7 @@ class LLGuidanceBackend:
             self._kinds[token_id] = STOP
         self.builders = ThreadPoolExecutor(self.num_threads, "structspec-originals")
         self._native_tokenizer: NativeTokenizer | None = None  # made when first wanted
+        self._threads: FillThreads | None = None  # started with the first grammar
         self._native_lock = threading.Lock()
         self._parallel_above_s = parallel_above_s
         self._seconds_per_row = 0.0  # of rows filled one by one: a running mean
@@ -152,7 +153,7 @@ class LLGuidanceBackend:
         is_quick = len(jobs) < 2 or expected_s < self._parallel_above_s
         counts = [0] * len(jobs)
         left: Sequence[int] = range(len(jobs))
-        if self.has_followers:
+        if self._threads is not None:
             max_new = 0 if is_quick else MAX_NEW
             left = fill_followed(jobs, bitmask, self._threads, self._kinds, max_new)
         if left:
@@ -186,19 +187,21 @@ class LLGuidanceBackend:
 
     def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move matchers as far as their grammars go: followers in parallel, others one by one."""
-        if not self.has_followers:
+        if self._threads is None:
             return take_allowed(moves)
         return take_followed(moves, self._threads, self._kinds)
 
     def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move matchers by one of some tokens: followers in parallel, others one by one."""
-        if not self.has_followers:
+        if self._threads is None:
             return take_first_allowed(moves)
         return choose_followed(moves, self._threads, self._kinds)
 
-    @property
-    def _threads(self) -> FillThreads:
-        return fill_threads(self.num_threads)
+    def start_threads(self) -> None:
+        """Have the threads that followers need, if they are not there; may take a second."""
+        with self._native_lock:
+            if self._threads is None:
+                self._threads = fill_threads(self.num_threads)
 
 
 class LLGuidanceGrammar:
@@ -220,6 +223,7 @@ class LLGuidanceGrammar:
         self._probe(first)
         self._template: Template | None = None
         if backend.has_followers:
+            backend.start_threads()
             native_build = partial(backend.new_native_matcher, lowered.grammar)
             self._template = Template(native_build, backend.builders, backend.vocabulary)
         self._originals = Originals(build, first, backend.builders, backend.max_originals)
