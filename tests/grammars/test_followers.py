@@ -2,92 +2,35 @@
 
 from __future__ import annotations
 
-import random
-from functools import cache
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from structspec.bitmask import allocate_bitmask, unpack_row
-from structspec.constraint import JsonSchema, Regex, Tools
-from structspec.grammars.base import FillJob, Matcher, MatcherFailed
-from structspec.grammars.drafts import is_allowed, take_each
+from structspec.bitmask import unpack_row
+from structspec.constraint import Regex
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.llguidance_batch import inner_of
 from structspec.grammars.llguidance_threads import can_fill, fill_threads
-from structspec.vocabulary import Vocabulary
-from tests.grammars.cases import CASES, VOCABULARIES, backend, compiled
+from tests.grammars.cases import VOCABULARIES, backend
+from tests.grammars.followed import (
+    NAMES,
+    fill_all,
+    followed_backend,
+    followed_grammar,
+    pick,
+    rows_of,
+)
 
 if not can_fill():
     pytest.skip("no C interface or no semaphores here", allow_module_level=True)
 
-NAMES = [(name, constraint) for library, name, constraint in CASES if library == "llguidance"]
 NUM_MATCHERS = 5
-SPECIAL = {
-    "names": Tools([{"name": "ab"}], "mistral", "required"),
-    "keys": JsonSchema({"type": "object", "additionalProperties": {"type": "integer"}}),
-}
 STEPS = st.lists(
     st.tuples(st.sampled_from(["go", "go", "go", "both", "back"]), st.integers(0, 10**6)),
     min_size=1,
     max_size=20,
 )
-
-
-@cache
-def followed_backend(vocabulary_name: str) -> LLGuidanceBackend:
-    return LLGuidanceBackend(
-        VOCABULARIES[vocabulary_name](), parallel_above_s=0.0, num_threads=3, has_followers=True
-    )
-
-
-@cache
-def followed_grammar(vocabulary_name: str, name: str):
-    """A grammar whose template is made."""
-    filler = followed_backend(vocabulary_name)
-    grammar = filler.compile(dict(NAMES)[name])
-    matcher = inner_of(grammar.matcher())
-    matcher.new_follower()
-    matcher.template.wait()
-    return grammar
-
-
-@cache
-def special_grammars(name: str):
-    """A backend of bytes, a name and two stop tokens; a grammar with followers and one without."""
-    tokens = (*(bytes([i]) for i in range(256)), None, None, None)
-    names = {"[TOOL_CALLS]": 256}
-    vocabulary = Vocabulary(tokens, (257, 258), lambda text: list(text.encode()), names)
-    followed, other = (
-        LLGuidanceBackend(vocabulary, parallel_above_s=0.0, num_threads=2, has_followers=has)
-        for has in (True, False)
-    )
-    grammar, fresh = (each.compile(SPECIAL[name]) for each in (followed, other))
-    matcher = inner_of(grammar.matcher())
-    matcher.new_follower()
-    matcher.template.wait()
-    return followed, grammar, fresh
-
-
-def fill_all(filler: LLGuidanceBackend, matchers: list[Matcher]) -> np.ndarray:
-    bitmask = allocate_bitmask(len(matchers), filler.vocabulary.vocab_size)
-    bitmask[:] = -1
-    filler.fill_drafts([FillJob(m, i, ()) for i, m in enumerate(matchers)], bitmask)
-    return bitmask
-
-
-def rows_of(filler: LLGuidanceBackend, matchers: list[Matcher]) -> np.ndarray:
-    bitmask = allocate_bitmask(len(matchers), filler.vocabulary.vocab_size)
-    for row, matcher in enumerate(matchers):
-        matcher.fill(bitmask, row)
-    return bitmask
-
-
-def pick(row: np.ndarray, vocab_size: int, number: int) -> int:
-    allowed = np.flatnonzero(unpack_row(row, vocab_size))
-    return int(allowed[number % len(allowed)])
 
 
 @pytest.mark.parametrize("name", [name for name, _ in NAMES])
@@ -122,239 +65,6 @@ def test_rows_of_followers_are_those_of_the_library(vocabulary_name, name, steps
         assert all(matcher.accept(token_id) for token_id in token_ids)
     np.testing.assert_array_equal(fill_all(filler, matchers), rows_of(filler, same))
     assert [m.forced(20) for m in matchers] == [m.forced(20) for m in same]
-
-
-def starts_of(text: bytes, vocabulary: Vocabulary) -> list[int]:
-    """The tokens that a text may begin with."""
-    ids = ids_by_text(vocabulary)
-    return [ids[text[:end]] for end in range(1, len(text) + 1) if text[:end] in ids]
-
-
-@cache
-def ids_by_text(vocabulary: Vocabulary) -> dict[bytes | None, int]:
-    return {data: token_id for token_id, data in enumerate(vocabulary.token_bytes)}
-
-
-def some_tokens(matcher: Matcher, vocabulary: Vocabulary, number: int) -> tuple[list[int], int]:
-    """Tokens, and how many of them rows allow one behind the other; the matcher is moved by those.
-
-    Most are allowed. Others may be any number, or begin the forced text otherwise than rows do, and
-    something may come behind them.
-    """
-    choose = random.Random(number)
-    token_ids: list[int] = []
-    bitmask = allocate_bitmask(1, vocabulary.vocab_size)
-    for count in range(choose.randint(1, 4)):
-        matcher.fill(bitmask, 0)
-        token_id = pick(bitmask[0], vocabulary.vocab_size, choose.randrange(10**6))
-        if choose.random() < 0.25:
-            starts = starts_of(matcher.forced(12), vocabulary)
-            token_id = choose.choice([choose.randint(-1, vocabulary.vocab_size), *starts])
-        token_ids.append(token_id)
-        if not is_allowed(bitmask, 0, token_id):
-            return token_ids + choose.choices(range(vocabulary.vocab_size), k=count), count
-        assert matcher.accept(token_id)
-    return token_ids, len(token_ids)
-
-
-def some_choice(matcher: Matcher, vocabulary: Vocabulary, number: int) -> tuple[list[int], int]:
-    """Tokens, and which is the first that a row allows; the matcher is moved by that one."""
-    choose = random.Random(number)
-    bitmask = allocate_bitmask(1, vocabulary.vocab_size)
-    matcher.fill(bitmask, 0)
-    token_ids = choose.choices([-1, vocabulary.vocab_size, *vocabulary.stop_token_ids], k=2)
-    token_ids += choose.choices(range(vocabulary.vocab_size), k=2)
-    token_ids += [pick(bitmask[0], vocabulary.vocab_size, choose.randrange(10**6))]
-    token_ids = choose.sample(token_ids, choose.randint(0, 5))
-    allowed = [i for i, token_id in enumerate(token_ids) if is_allowed(bitmask, 0, token_id)]
-    if not allowed:
-        return token_ids, len(token_ids)
-    assert matcher.accept(token_ids[allowed[0]])
-    return token_ids, allowed[0]
-
-
-MIXED_STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["unseen", "unseen", "choice", "choice", "shown", "rows", "drafts", "back"]
-        ),
-        st.integers(0, 10**6),
-    ),
-    min_size=1,
-    max_size=16,
-)
-
-
-def walk_along(
-    filler: LLGuidanceBackend, matchers: list[Matcher], same: list[Matcher], steps
-) -> list[list[int]]:
-    """Move matchers in all ways, and `same` by what their own rows allow; all tokens taken."""
-    taken: list[list[int]] = [[] for _ in matchers]
-    for kind, number in steps:
-        some = [some_tokens(m, filler.vocabulary, number + 7 * i) for i, m in enumerate(same)]
-        allowed = [token_ids[:count] for token_ids, count in some]
-        counts = [count for _, count in some]
-        if kind == "unseen":
-            moves = [(m, token_ids) for m, (token_ids, _) in zip(matchers, some, strict=True)]
-            assert filler.take_unseen(moves) == counts
-        else:
-            for matcher, count in zip(same, counts, strict=True):
-                matcher.rollback(count)
-        if kind == "drafts":
-            jobs = [FillJob(m, 9 * i, some[i][0]) for i, m in enumerate(matchers)]
-            bitmask = allocate_bitmask(9 * len(jobs), filler.vocabulary.vocab_size)
-            assert filler.fill_drafts(jobs, bitmask) == counts
-        if kind in ("rows", "shown"):
-            rows = fill_all(filler, matchers)
-            np.testing.assert_array_equal(rows, rows_of(filler, same))
-        if kind == "shown":
-            allowed = [[pick(row, filler.vocabulary.vocab_size, number)] for row in rows]
-            assert filler.take_shown([*zip(matchers, allowed, strict=True)]) == [None] * len(same)
-            assert take_each([*zip(same, allowed, strict=True)]) == [None] * len(same)
-        if kind == "choice":
-            some = [some_choice(m, filler.vocabulary, number + 7 * i) for i, m in enumerate(same)]
-            moves = [(m, token_ids) for m, (token_ids, _) in zip(matchers, some, strict=True)]
-            assert filler.take_first(moves) == [place for _, place in some]
-            allowed = [token_ids[place : place + 1] for token_ids, place in some]
-        if kind in ("unseen", "shown", "choice"):
-            for token_ids, new in zip(taken, allowed, strict=True):
-                token_ids += new
-        if kind == "back":
-            for matcher, other, token_ids in zip(matchers, same, taken, strict=True):
-                num_tokens = number % (len(token_ids) + 1)
-                matcher.rollback(num_tokens)
-                other.rollback(num_tokens)
-                del token_ids[len(token_ids) - num_tokens :]
-    return taken
-
-
-def check_rows(filler: LLGuidanceBackend, matchers, fresh, taken: list[list[int]]) -> None:
-    """As those of matchers that were moved by the same tokens and nothing else."""
-    same = [fresh.matcher() for _ in matchers]
-    assert take_each([*zip(same, taken, strict=True)]) == [None] * len(same)
-    np.testing.assert_array_equal(fill_all(filler, matchers), rows_of(filler, same))
-    np.testing.assert_array_equal(rows_of(filler, matchers), rows_of(filler, same))
-    assert [m.forced(20) for m in matchers] == [m.forced(20) for m in same]
-
-
-@pytest.mark.parametrize("name", [name for name, _ in NAMES])
-@pytest.mark.parametrize("vocabulary_name", VOCABULARIES)
-@settings(max_examples=15, deadline=None, derandomize=True)
-@given(steps=MIXED_STEPS)
-def test_unseen_tokens_are_taken_exactly_as_rows_allow_them(vocabulary_name, name, steps):
-    filler, fresh = followed_backend(vocabulary_name), compiled(vocabulary_name, "llguidance", name)
-    grammar = followed_grammar(vocabulary_name, name)
-    matchers, same = ([g.matcher() for _ in range(3)] for g in (grammar, fresh))
-    for matcher in matchers[1:]:  # one has no follower, until rows are filled
-        assert inner_of(matcher).new_follower() is not None
-    check_rows(filler, matchers, fresh, walk_along(filler, matchers, same, steps))
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(steps=MIXED_STEPS)
-@pytest.mark.parametrize("name", SPECIAL)
-def test_unseen_names_and_keys_are_taken_exactly_as_rows_allow_them(name, steps):
-    """Of tokens that are no text those that the grammar names, of keys those not yet there."""
-    filler, grammar, fresh = special_grammars(name)
-    matchers, same = ([g.matcher() for _ in range(2)] for g in (grammar, fresh))
-    assert all(inner_of(matcher).new_follower() is not None for matcher in matchers)
-    check_rows(filler, matchers, fresh, walk_along(filler, matchers, same, steps))
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "num_taken"),
-    [
-        ("keys", [*b'{"a": 1, "b": 2}', 258, 258], 18),
-        ("keys", [*b'{"a": 1, "a": 2}', 258], 11),
-        ("keys", [*b'{"a": 1, ', 257], 9),
-        ("keys", [*b'{"a"', 258], 4),
-        ("keys", [*b"{}", 258, 258, *b"{"], 4),
-        ("keys", [], 0),
-        ("names", [256, *b'[{"name": "ab", "arguments": {}}', 257], 33),
-        ("names", [256, *b'[{"name": "ab", "arguments": {}}]', 257, 258], 36),
-        ("names", [257, 256], 0),
-        ("names", [*b"[TOOL", 256], 0),
-    ],
-)
-def test_unseen_tokens_by_hand(name, text, num_taken):
-    filler, grammar, _ = special_grammars(name)
-    for has_follower in (True, False):
-        matcher = grammar.matcher()
-        assert not has_follower or inner_of(matcher).new_follower() is not None
-        assert filler.take_unseen([(matcher, text)]) == [num_taken]
-        matcher.rollback(num_taken)
-        assert filler.take_unseen([(matcher, text[:1])]) == [min(num_taken, 1)]
-
-
-def test_a_follower_that_fails_while_it_looks_is_dropped_and_its_matcher_takes_the_tokens():
-    filler, grammar = followed_backend("bytes"), followed_grammar("bytes", "regex-date")
-    matchers = [grammar.matcher() for _ in range(3)]
-    followers = [inner_of(matcher).new_follower() for matcher in matchers]
-    with pytest.raises(MatcherFailed):
-        followers[1].library.take(ord("x"))
-    moves = [(matcher, b"2024-x") for matcher in matchers]
-    assert filler.take_unseen(moves) == [5, 5, 5]
-    assert [inner_of(m).follower is not None for m in matchers] == [True, False, True]
-    assert [m.forced(3) for m in matchers] == [b""] * 3
-    assert filler.take_unseen([(matcher, b"12") for matcher in matchers]) == [2, 2, 2]
-    assert [m.forced(3) for m in matchers] == [b"-"] * 3
-    with pytest.raises(MatcherFailed):
-        followers[2].library.take(ord("x"))
-    assert filler.take_first([(matcher, b"x-") for matcher in matchers]) == [1, 1, 1]
-    assert [inner_of(m).follower is not None for m in matchers] == [True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "some", "place"),
-    [
-        ("keys", b"{", [*b"xy}"], 2),
-        ("keys", b"{", [*b"xyz"], 3),
-        ("keys", b"{", [258, 257], 2),
-        ("keys", b"{}", [*b"}", 256, 258, 257], 2),
-        ("keys", b'{"a": 1, "a', [*b'"b'], 1),
-        ("names", b"", [258, *b"[", 256], 2),
-        ("names", b"", [], 0),
-    ],
-)
-def test_choices_by_hand(name, text, some, place):
-    filler, grammar, _ = special_grammars(name)
-    for has_follower in (True, False):
-        matcher = grammar.matcher()
-        assert not has_follower or inner_of(matcher).new_follower() is not None
-        assert filler.take_unseen([(matcher, text)]) == [len(text)]
-        assert filler.take_first([(matcher, some)]) == [place]
-        matcher.rollback(place < len(some))
-        assert filler.take_first([(matcher, some[place:])]) == [0]
-
-
-def test_a_row_is_not_taken_for_that_of_another_branch_of_equal_length():
-    """After a call's `to` the object has to go on, after that of `send` it may end: `"}`."""
-    filler, grammar = followed_backend("smollm2"), followed_grammar("smollm2", "json-union")
-    fresh = compiled("smollm2", "llguidance", "json-union")
-    matchers = [grammar.matcher() for _ in range(2)]
-    assert all(inner_of(matcher).new_follower() is not None for matcher in matchers)
-    texts = [
-        filler.vocabulary.encode_text(f'{{"tool": "{tool}", "to": "Ann')
-        for tool in ("send", "call")
-    ]
-    assert len(texts[0]) == len(texts[1])
-    for text in texts:
-        assert filler.take_unseen([(m, text) for m in matchers]) == [len(text)] * 2
-        check_rows(filler, matchers, fresh, [text] * 2)
-        for matcher in matchers:
-            matcher.rollback(len(text))
-
-
-def test_many_matchers_get_their_followers_when_unseen_tokens_are_looked_at():
-    filler, grammar = followed_backend("bytes"), followed_grammar("bytes", "regex-date")
-    matchers = [grammar.matcher() for _ in range(12)]
-    for text, num_followers in ((b"1", 8), (b"9", 12), (b"x", 12)):
-        counts = [text != b"x"] * len(matchers)
-        assert filler.take_unseen([(matcher, text) for matcher in matchers]) == counts
-        assert sum(inner_of(m).follower is not None for m in matchers) == num_followers
-    some = [grammar.matcher() for _ in range(7)]
-    assert filler.take_unseen([(matcher, b"19-") for matcher in some]) == [2] * 7
-    assert all(inner_of(m).follower is None for m in some)
 
 
 def test_few_rows_too_are_filled_by_followers_that_are_there():
