@@ -24,7 +24,7 @@ from structspec.bench.engine_runs import (
 from structspec.bench.engine_stopwatch import DEVICE_PARTS, HOST_PARTS, Step, Stopwatch
 from structspec.bench.engine_workload import Workload, make_jobs
 from structspec.drafters.base import count_slots
-from structspec.engine.batch import Batch, Draft, guessed
+from structspec.engine.batch import Batch, Draft, Drafting, guessed
 from structspec.engine.pace import Pace
 from structspec.service import Prepared, Service
 
@@ -58,8 +58,8 @@ class _Waiting(Pace):
     """Always guesses: each step waits for the one before it to be read."""
 
     @property
-    def allows_guesses(self) -> bool:
-        return True
+    def drafting(self) -> Drafting:
+        return Drafting.GUESSES
 
     def must_wait(self, batch: Batch, draft: Draft) -> bool:
         return True

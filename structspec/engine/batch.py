@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,14 @@ from structspec.request import Request
 
 if TYPE_CHECKING:
     from structspec.grammars.base import FillJob
+
+
+class Drafting(enum.IntEnum):
+    """What a step may draft."""
+
+    NOTHING = 0
+    CERTAIN = 1  # what grammars leave no choice about
+    GUESSES = 2  # and what may be wrong
 
 
 class ScheduledRequest(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from structspec.drafters.base import Drafter
-from structspec.engine.batch import Batch, Draft, Mask, Sampled, SamplerOutput
+from structspec.engine.batch import Batch, Draft, Drafting, Mask, Sampled, SamplerOutput
 from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
 from structspec.errors import EngineError
@@ -120,8 +120,8 @@ class Engine:
         if flight is not None and self._pace.must_wait(flight.batch, flight.draft):
             self._land(flight)
             flight = None
-        allows_guesses = not self._runs_ahead or self._pace.allows_guesses
-        batch = self.scheduler.schedule(allows_guesses=allows_guesses)
+        drafting = self._pace.drafting if self._runs_ahead else Drafting.GUESSES
+        batch = self.scheduler.schedule(drafting=drafting)
         self._is_idle = not batch.requests and not was_running
         if self._is_idle:
             self._pace.paused()

@@ -19,18 +19,10 @@ class Lanes:
             # streams wait for nothing by themselves, not even for weights on their way
             self._compute.wait_stream(torch.cuda.current_stream(device))
             torch.cuda.set_stream(self._compute)
-            self._marked: torch.cuda.Event | None = None
 
     def copying(self) -> AbstractContextManager[object]:
-        """Within it, work goes to the copying stream, and begins behind what was marked last.
-
-        What is copied to may be read until then.
-        """
-        if not self._is_cuda:
-            return nullcontext()
-        if self._marked is not None:
-            self._copy.wait_event(self._marked)
-        return torch.cuda.stream(self._copy)
+        """Within it, work goes to the copying stream."""
+        return torch.cuda.stream(self._copy) if self._is_cuda else nullcontext()
 
     def compute_waits(self) -> None:
         """What is computed from here on sees what was copied so far."""
@@ -48,5 +40,4 @@ class Lanes:
             return lambda: None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(self._compute)
-        self._marked = event
         return event.synchronize

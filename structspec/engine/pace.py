@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from structspec.engine.batch import Batch, Draft, SamplerOutput
+from structspec.engine.batch import Batch, Draft, Drafting, SamplerOutput
 
+_NUM_SETTLING = 4  # steps after a change of ways, which still show the way before
 _NUM_STEPS = 16  # of one measurement
+_FEWEST_STEPS = 4  # of one that is hopeless
+_HOPELESS = 0.6  # of the best way's tokens per second
 _REST = 40.0  # a way is not tried again before so many times what its last measurement took
 _WEIGHT = 0.5  # of a measurement against those before it
 
@@ -17,11 +20,11 @@ _WEIGHT = 0.5  # of a measurement against those before it
 class Way(NamedTuple):
     """One way of stepping."""
 
-    guesses: bool  # drafts may be wrong
+    drafting: Drafting
     masks_first: bool  # else tokens are drawn without a mask, and the grammar is asked afterwards
 
 
-_ALL_WAYS = [Way(*choices) for choices in product((True, False), (False, True))]
+_ALL_WAYS = [Way(*choices) for choices in product(sorted(Drafting, reverse=True), (False, True))]
 
 
 class Pace:
@@ -31,13 +34,12 @@ class Pace:
     guesses hold is not known before its step is read; where many requests guess, or may as soon as
     their last token is known, the next step waits for that: to leave them out would split the batch
     in two. Where nothing is guessed, the next step is launched first, and draws no drafts but
-    certain ones.
+    certain ones, or none: to look for them takes the host's time too.
 
     Drawing before looking saves the masks, and gives away the steps of tokens that are refused.
 
-    The slower ways are tried once in a while, and all are measured for themselves where the number
-    of requests has changed much; what was measured at a number is remembered. None of it changes
-    what is written.
+    The slower ways are tried once in a while. What was measured is remembered by how many requests
+    there were, and how many of them had a grammar. None of it changes what is written.
     """
 
     def __init__(
@@ -51,13 +53,13 @@ class Pace:
         self._max_share_aside = max_share_aside
         self._clock = clock
         self._is_optimistic = is_optimistic
-        self._records: dict[int, _Records] = {}  # by the number of bits of a number of requests
-        self._turn_to(0)
+        self._records: dict[tuple[int, int], _Records] = {}
+        self._turn_to(0, 0)
 
     @property
-    def allows_guesses(self) -> bool:
-        """Whether the next step may guess."""
-        return self._way.guesses
+    def drafting(self) -> Drafting:
+        """What the next step may draft."""
+        return self._way.drafting
 
     @property
     def masks_first(self) -> bool:
@@ -72,16 +74,21 @@ class Pace:
     def landed(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
         """Count a step that was read."""
         num_requests = len(batch.requests)
-        if not 0.5 * self._num_requests <= num_requests <= 2 * self._num_requests:
-            self._turn_to(num_requests)
+        num_constrained = sum(scheduled.request.matcher is not None for scheduled in batch.requests)
+        share = -(-2 * num_constrained // num_requests)  # none, up to half, more
+        has_changed = not 0.5 * self._num_requests <= num_requests <= 2 * self._num_requests
+        if has_changed or share != self._share:
+            self._turn_to(num_requests, share)
         ways = self._ways(batch)
         if len(ways) == 1:
             self._begin(ways[0])
             return
         self._num_steps += 1
-        self._num_tokens += sum(map(len, output.token_ids)) + sum(draft.num_certain)
-        if self._num_steps >= _NUM_STEPS or self._way not in ways:
-            self._compare(ways)
+        if self._num_steps == _NUM_SETTLING:
+            self._start, self._num_tokens = self._clock(), 0
+        else:
+            self._num_tokens += sum(map(len, output.token_ids)) + sum(draft.num_certain)
+        self._judge(ways)
 
     def paused(self) -> None:
         """Nothing was there to do for a while: time that no way of stepping is to blame for."""
@@ -89,33 +96,47 @@ class Pace:
 
     def _ways(self, batch: Batch) -> Sequence[Way]:
         """Those that differ for these requests; what makes no difference is left on."""
-        requests = [scheduled.request for scheduled in batch.requests]
-        may_guess = any(request.params.speculative for request in requests)
-        may_look_after = self._is_optimistic and any(
-            request.matcher is not None and not request.params.is_filtered for request in requests
-        )
+        may_guess = may_force = may_look_after = False
+        for scheduled in batch.requests:
+            request = scheduled.request
+            has_matcher = request.matcher is not None
+            may_guess |= request.params.speculative
+            may_force |= request.params.speculative and has_matcher
+            may_look_after |= has_matcher and not request.params.is_filtered
+            if may_force and may_look_after:
+                break
+        least = Drafting.NOTHING if may_force else Drafting.CERTAIN
+        may_choose = self._is_optimistic and may_look_after
         return [
             way
             for way in _ALL_WAYS
-            if (may_guess or way.guesses)
-            and (may_look_after or way.masks_first is not self._is_optimistic)
+            if (way.drafting >= least if may_guess else way.drafting is Drafting.GUESSES)
+            and (may_choose or way.masks_first is not self._is_optimistic)
         ]
 
-    def _turn_to(self, num_requests: int) -> None:
-        self._num_requests = num_requests
-        self._known = self._records.setdefault(num_requests.bit_length(), _Records())
-        self._begin(self._known.best(_ALL_WAYS) or Way(True, not self._is_optimistic))
+    def _turn_to(self, num_requests: int, share: int) -> None:
+        self._num_requests, self._share = num_requests, share
+        self._known = self._records.setdefault((num_requests.bit_length(), share), _Records())
+        first = Way(Drafting.GUESSES, not self._is_optimistic)
+        self._begin(self._known.best(_ALL_WAYS) or first)
 
     def _begin(self, way: Way) -> None:
         self._way = way
-        self._num_steps = self._num_tokens = 0
+        self._num_steps, self._num_tokens = 0, 0
         self._start = self._clock()
 
-    def _compare(self, ways: Sequence[Way]) -> None:
-        now = self._clock()
-        if self._num_steps >= _NUM_STEPS:
-            self._known.note(self._way, self._num_tokens, self._start, now)
-        self._begin(self._known.next(ways, now))
+    def _judge(self, ways: Sequence[Way]) -> None:
+        """Go on with the way at hand, or note what it has brought and choose the next."""
+        num_counted = self._num_steps - _NUM_SETTLING
+        if self._way not in ways:
+            self._begin(self._known.next(ways, self._clock()))
+        elif num_counted >= _FEWEST_STEPS:
+            now = self._clock()
+            rate = self._num_tokens / max(now - self._start, 1e-9)
+            best = self._known.best_rate(ways)
+            if num_counted >= _NUM_STEPS or rate < _HOPELESS * best:
+                self._known.note(self._way, rate, now, now - self._start)
+                self._begin(self._known.next(ways, now))
 
 
 class _Records:
@@ -125,16 +146,21 @@ class _Records:
         self._rates: dict[Way, float] = {}  # tokens per second
         self._due: dict[Way, float] = {}  # when it is to be tried again
 
-    def note(self, way: Way, num_tokens: int, start: float, end: float) -> None:
-        """Count a measurement, half against those before."""
-        rate = num_tokens / max(end - start, 1e-9)
+    def note(self, way: Way, rate: float, now: float, seconds: float) -> None:
+        """Count a measurement that took so long, half against those before."""
         known = self._rates.get(way, rate)
         self._rates[way] = known + _WEIGHT * (rate - known)
-        self._due[way] = end + _REST * (end - start)
+        self._due[way] = now + _REST * seconds
 
     def best(self, ways: Sequence[Way]) -> Way | None:
         """The fastest that was measured, if any was."""
-        return max((way for way in ways if way in self._rates), key=self._rates.get, default=None)  # type: ignore[arg-type]
+        measured = [way for way in ways if way in self._rates]
+        return max(measured, key=self._rates.__getitem__, default=None)
+
+    def best_rate(self, ways: Sequence[Way]) -> float:
+        """Of the fastest, 0 if none was measured."""
+        best = self.best(ways)
+        return 0.0 if best is None else self._rates[best]
 
     def next(self, ways: Sequence[Way], now: float) -> Way:
         """One never measured, else one whose time has come, else the best."""

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 from typing import NamedTuple
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledRequest
+from structspec.engine.batch import Batch, Draft, Drafting, SamplerOutput, ScheduledRequest
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.memory_pressure import MemoryPressure
 from structspec.engine.progress import append_tokens, record_step
@@ -87,7 +87,7 @@ class Scheduler:
             self.fail(request, error)
         return self.take_news()
 
-    def schedule(self, *, allows_guesses: bool = True) -> Batch:
+    def schedule(self, *, drafting: Drafting = Drafting.GUESSES) -> Batch:
         """Choose the next step's requests and reserve their KV blocks; may be empty."""
         self._take_compiled()
         budget = self._pressure.num_tokens
@@ -102,7 +102,7 @@ class Scheduler:
                     budget -= num_tokens
         if len(self._waiting) == num_waiting:  # else blocks are short: what left must not come back
             budget = self._admit(shares, budget)
-        return self._with_drafts(shares, budget, allows_guesses)
+        return self._with_drafts(shares, budget, drafting)
 
     def launched(self, batch: Batch, draft: Draft) -> None:
         """Count a step's tokens as computed; their values are told to `update`, one step later."""
@@ -262,7 +262,7 @@ class Scheduler:
                 budget -= num_tokens
         return budget
 
-    def _with_drafts(self, shares: list[_Share], budget: int, allows_guesses: bool) -> Batch:
+    def _with_drafts(self, shares: list[_Share], budget: int, drafting: Drafting) -> Batch:
         num_sampled = sum(share.is_sampled for share in shares)
         per_request = min(
             self._config.speculative.num_speculative_tokens,
@@ -271,7 +271,7 @@ class Scheduler:
         scheduled = []
         for request, num_tokens, is_sampled in shares:
             num_slots = 0
-            if is_sampled and per_request > 0 and _may_draft(request, allows_guesses):
+            if is_sampled and per_request > 0 and _may_draft(request, drafting):
                 num_slots = self._reserve_drafts(request, min(per_request, budget))
                 budget -= num_slots
             scheduled.append(
@@ -283,7 +283,7 @@ class Scheduler:
                     request.num_computed_tokens,
                     request.sampled_index if request.num_pending else -1,
                     request.stats.num_preemptions,
-                    allows_guesses,
+                    drafting is Drafting.GUESSES,
                     request.num_divergences,
                 )
             )
@@ -340,7 +340,9 @@ def _is_sampled(request: Request, num_tokens: int) -> bool:
     return request.num_computed_tokens + num_tokens == num_known
 
 
-def _may_draft(request: Request, allows_guesses: bool) -> bool:
+def _may_draft(request: Request, drafting: Drafting) -> bool:
     """Without guesses, or with its last token unknown, only a grammar can say what follows."""
-    may_guess = allows_guesses and not request.num_pending
-    return request.params.speculative and (may_guess or request.matcher is not None)
+    if drafting is Drafting.NOTHING or not request.params.speculative:
+        return False
+    may_guess = drafting is Drafting.GUESSES and not request.num_pending
+    return may_guess or request.matcher is not None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from structspec.bitmask import first_logits_rows
-from structspec.engine.batch import Batch, Draft, Mask, ReadySampled, SamplerOutput
+from structspec.engine.batch import Batch, Draft, Drafting, Mask, ReadySampled, SamplerOutput
 from structspec.engine.pace import Pace, Way
 from structspec.grammars.drafts import allowed_tokens
 from structspec.request import Request
@@ -84,7 +84,7 @@ class FicklePace(Pace):
 
     def landed(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
         """Count nothing."""
-        self._way = Way(self._random.random() < 0.5, self._random.random() < 0.3)
+        self._way = Way(self._random.choice(list(Drafting)), self._random.random() < 0.3)
 
 
 class HopefulPace(Pace):

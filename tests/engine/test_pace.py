@@ -2,9 +2,18 @@
 
 import pytest
 
-from structspec.engine.batch import Batch, Draft, SamplerOutput, ScheduledRequest
+from structspec.engine.batch import (
+    Batch,
+    Draft,
+    Drafting,
+    SamplerOutput,
+    ScheduledRequest,
+    no_draft,
+)
 from structspec.engine.pace import Pace
 from structspec.request import Request, SamplingParams
+from tests.drafters.toy import TextsMatcher
+from tests.engine.toy import VOCABULARY
 
 
 class Simulation:
@@ -21,7 +30,7 @@ class Simulation:
         batch = Batch([ScheduledRequest(request, 1, 0, True) for request in requests])
         num_guessing = 0
         for _ in range(num_steps):
-            guesses = self.pace.allows_guesses
+            guesses = self.pace.drafting is Drafting.GUESSES
             num_guessing += guesses
             self.now += self.seconds if guesses else 1.0
             new = [[0] * (self.tokens if guesses else 1)] * num_requests
@@ -51,14 +60,71 @@ def test_when_the_better_way_becomes_the_worse_it_is_left() -> None:
 def test_another_number_of_requests_is_measured_afresh() -> None:
     simulation = Simulation(2, 3)
     simulation.share_with_guesses(1000)
-    assert not simulation.pace.allows_guesses
+    assert simulation.pace.drafting is not Drafting.GUESSES
     simulation.share_with_guesses(1, num_requests=12)
-    assert simulation.pace.allows_guesses
+    assert simulation.pace.drafting is Drafting.GUESSES
 
 
 def test_requests_without_drafts_are_nothing_to_measure() -> None:
     simulation = Simulation(2, 3, speculative=False)
     assert simulation.share_with_guesses(500) == 1.0
+
+
+def test_what_was_measured_at_a_number_of_requests_is_remembered() -> None:
+    simulation = Simulation(2, 3)
+    simulation.share_with_guesses(1000)
+    simulation.share_with_guesses(1, num_requests=12)
+    simulation.share_with_guesses(1)
+    assert simulation.pace.drafting is not Drafting.GUESSES
+
+
+def test_a_hopeless_way_is_left_before_its_measurement_is_whole() -> None:
+    simulation = Simulation(3, 2)
+    simulation.share_with_guesses(200)
+    simulation.pace.paused()  # a measurement begins
+    simulation.tokens, simulation.seconds = 1, 50
+    assert simulation.share_with_guesses(30) < 0.3
+
+
+class Masking:
+    """Steps that take `masked` seconds with masks first, else 1 s in which `kept` tokens stand."""
+
+    def __init__(self, masked: float, kept: float, *, is_optimistic: bool = True) -> None:
+        self.now = 0.0
+        self.masked, self.kept = masked, kept
+        self.pace = Pace(clock=lambda: self.now, is_optimistic=is_optimistic)
+
+    def share_masked(self, num_steps: int, num_constrained: int = 4, **params: float) -> float:
+        sampling = SamplingParams(speculative=False, **params)
+        requests = [Request(i, [0], sampling, 100) for i in range(4)]
+        for request in requests[:num_constrained]:
+            request.matcher = TextsMatcher(VOCABULARY, [b"a"])
+        batch = Batch([ScheduledRequest(request, 1, 0, True) for request in requests])
+        num_masked = num_tokens = 0
+        for _ in range(num_steps):
+            masks_first = self.pace.masks_first
+            num_masked += masks_first
+            self.now += self.masked if masks_first else 1.0
+            num_tokens += 4 if masks_first else 4 * self.kept
+            new, num_tokens = int(num_tokens), num_tokens - int(num_tokens)
+            output = SamplerOutput([[0] * new, (), (), ()], [0] * 4)
+            self.pace.landed(batch, no_draft(4), output)
+        return num_masked / num_steps
+
+
+@pytest.mark.parametrize(("masked", "kept", "is_masked"), [(3, 0.8, False), (1.1, 0.4, True)])
+def test_masks_come_first_where_that_writes_more(
+    masked: float, kept: float, is_masked: bool
+) -> None:
+    masking = Masking(masked, kept)
+    masking.share_masked(100)
+    share = masking.share_masked(2000)
+    assert 0.9 < (share if is_masked else 1 - share) < 1.0
+
+
+def test_masks_always_come_first_without_optimism_and_never_where_nothing_is_constrained() -> None:
+    assert Masking(3, 1, is_optimistic=False).share_masked(200) == 1.0
+    assert Masking(3, 1).share_masked(200, num_constrained=0) == 0.0
 
 
 def test_time_without_work_counts_for_no_way() -> None:
