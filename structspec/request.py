@@ -16,6 +16,7 @@ from structspec.errors import InvalidRequest, StructspecError
 from structspec.output_text import OutputText
 
 if TYPE_CHECKING:
+    from structspec.engine.batch import Parked
     from structspec.grammars.base import CompiledGrammar, Matcher
 
 _SEEDS = random.Random()  # begun by the system's; asking that for every request is slow
@@ -145,6 +146,7 @@ class Request:
     num_unseen: int = 0
     num_divergences: int = 0
     needs_mask: bool = False
+    parked: Parked | None = None  # drawn before its grammar was ready
     seed: int = field(init=False)
     num_prompt_tokens: int = field(init=False)
     is_streamed: bool = True  # whether anybody wants its text before it is finished

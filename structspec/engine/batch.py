@@ -145,6 +145,13 @@ class SamplerOutput:
     diverged: frozenset[int] = frozenset()  # indices of scheduled requests
 
 
+class Parked(NamedTuple):
+    """A request's share of a step, whose tokens wait for the grammar that is to judge them."""
+
+    scheduled: ScheduledRequest
+    output: SamplerOutput  # of this request alone
+
+
 class Sampled(Protocol):
     """The output of a step whose sampling was launched, and may not have happened yet."""
 

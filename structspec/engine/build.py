@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from structspec.config import EngineConfig
-from structspec.drafters.hybrid import HybridDrafter
+from structspec.drafters.registry import make_drafter
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.device_runner import DeviceRunner
 from structspec.engine.device_sampler import DeviceSampler
@@ -70,8 +70,9 @@ def build_engine(loaded: LoadedModel, config: EngineConfig) -> BuiltEngine:
             vocabulary,
             max_model_len,
             num_free_tokens=_NUM_FREE_ON_GPU if is_cuda else 1,
+            draws_early=is_cuda and config.optimistic_sampling,
         ),
-        HybridDrafter(vocabulary, config.speculative),
+        make_drafter(vocabulary, config.speculative),
         parts.runner,
         Masker(vocabulary, is_pinned=is_cuda),
         parts.sampler,

@@ -10,7 +10,16 @@ from typing import Protocol
 from torch import Tensor
 
 from structspec.drafters.base import Drafter
-from structspec.engine.batch import Batch, Draft, Drafting, Mask, Sampled, SamplerOutput
+from structspec.engine.batch import (
+    Batch,
+    Draft,
+    Drafting,
+    Mask,
+    Parked,
+    Sampled,
+    SamplerOutput,
+    no_draft,
+)
 from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
 from structspec.errors import EngineError
@@ -115,6 +124,8 @@ class Engine:
         A fault inside a step fails the requests that took part and leaves the others alone. Those
         of a step for which the device's memory did not suffice are computed again in smaller ones.
         """
+        for parked in self.scheduler.take_compiled():
+            self._judge(parked)
         flight, self._flight = self._flight, None
         was_running = flight is not None
         if flight is not None and self._pace.must_wait(flight.batch, flight.draft):
@@ -188,6 +199,16 @@ class Engine:
         if output is not None:
             self.scheduler.update(flight.batch, flight.draft, output)
             self._pace.landed(flight.batch, flight.draft, output)
+
+    def _judge(self, parked: Parked) -> None:
+        """Take in what was drawn before its grammar was ready."""
+        batch, draft = Batch([parked.scheduled]), no_draft(1)
+        try:
+            mask = self._masker.fill(batch, draft, [False])
+            output = self._masker.advance(batch, draft, mask, parked.output)
+            self.scheduler.update(batch, draft, output)
+        except Exception as error:
+            self._fail(batch, error)
 
     def _shrink_or_fail(self, batch: Batch, draft: Draft | None, error: Exception) -> None:
         """Have a step that ran out of memory computed in smaller ones; other faults end it."""

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 from typing import NamedTuple
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, Drafting, SamplerOutput, ScheduledRequest
+from structspec.engine.batch import Batch, Draft, Drafting, Parked, SamplerOutput, ScheduledRequest
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.memory_pressure import MemoryPressure
 from structspec.engine.progress import append_tokens, record_step
@@ -50,9 +50,14 @@ class Scheduler:
         max_model_len: int,
         *,
         num_free_tokens: int = 1,
+        draws_early: bool = False,
     ) -> None:
-        """`num_free_tokens`: so many in a step cost the device no more than one does."""
+        """`num_free_tokens`: so many in a step cost the device no more than one does.
+
+        With `draws_early` a first token is drawn before its grammar is ready, which then judges it.
+        """
         self._num_free_tokens = num_free_tokens
+        self._draws_early = draws_early
         self._config = config
         self._block_manager = block_manager
         self._vocabulary = vocabulary
@@ -89,7 +94,6 @@ class Scheduler:
 
     def schedule(self, *, drafting: Drafting = Drafting.GUESSES) -> Batch:
         """Choose the next step's requests and reserve their KV blocks; may be empty."""
-        self._take_compiled()
         budget = self._pressure.num_tokens
         num_waiting = len(self._waiting)
         shares: list[_Share] = []
@@ -159,6 +163,8 @@ class Scheduler:
                 self._finish(request, "error", request.error)
             elif scheduled.is_stale and index not in output.diverged:
                 continue
+            elif scheduled.is_sampled and request.is_grammar_pending:
+                self._park(scheduled, output, index)
             elif scheduled.is_sampled:
                 self._take_tokens(scheduled, draft, output, index)
             elif scheduled.num_preemptions == request.stats.num_preemptions:
@@ -198,6 +204,17 @@ class Scheduler:
         if reason is not None:
             self._finish(request, reason)
 
+    def _park(self, scheduled: ScheduledRequest, output: SamplerOutput, index: int) -> None:
+        """Keep what was drawn until its grammar is ready."""
+        request = scheduled.request
+        if scheduled.num_preemptions != request.stats.num_preemptions:
+            request.num_pending = 0  # it is drawn once more
+            return
+        runners_up = output.runners_up[index : index + 1]
+        request.parked = Parked(
+            scheduled, SamplerOutput([output.token_ids[index]], [0], runners_up)
+        )
+
     def _go_back(self, scheduled: ScheduledRequest) -> None:
         """Go on from the tokens that stand: a step launched meanwhile went on from another."""
         request = scheduled.request
@@ -217,6 +234,8 @@ class Scheduler:
         num_missing = num_known - request.num_computed_tokens
         if not request.is_grammar_pending:
             return num_missing
+        if self._draws_early and not request.params.is_filtered:
+            return 0 if request.num_pending else num_missing
         # The last token's logits wait for the grammar that masks them, and those before it where
         # they come for free with it: else the grammar, once ready, would wait for their step.
         return num_missing - 1 if num_missing > self._num_free_tokens else 0
@@ -237,6 +256,9 @@ class Scheduler:
         self._running.remove(request)
         request.status = RequestStatus.WAITING
         request.num_computed_tokens = 0
+        if request.parked is not None:  # nobody is to wait for its grammar behind it
+            request.parked = None
+            request.num_pending = 0
         request.stats.num_preemptions += 1
         self._waiting.appendleft(request)
 
@@ -304,8 +326,13 @@ class Scheduler:
         assert is_allocated
         return num_slots
 
-    def _take_compiled(self) -> None:
-        """Give requests whose grammar is ready their matcher; fail those whose grammar failed."""
+    def take_compiled(self) -> list[Parked]:
+        """Give requests whose grammar is ready their matcher; fail those whose grammar failed.
+
+        To be called before a step is planned. What is returned has waited for that, and is now to
+        be judged and to `update` with.
+        """
+        parked = []
         for request in [*self._running, *self._waiting]:
             if request.compiled is None or request.matcher is not None:
                 continue
@@ -320,6 +347,10 @@ class Scheduler:
             except Exception as error:  # the library's: no other request is to suffer from it
                 logger.exception("request %d got no matcher", request.request_id)
                 self.fail(request, EngineError(f"the grammar gave no matcher: {error!r}"))
+            if request.parked is not None and not request.is_finished:
+                parked.append(request.parked)
+                request.parked = None
+        return parked
 
     def _finish(
         self, request: Request, reason: FinishReason, error: StructspecError | None = None
@@ -343,6 +374,8 @@ def _is_sampled(request: Request, num_tokens: int) -> bool:
 def _may_draft(request: Request, drafting: Drafting) -> bool:
     """Without guesses, or with its last token unknown, only a grammar can say what follows."""
     if drafting is Drafting.NOTHING or not request.params.speculative:
+        return False
+    if request.is_grammar_pending:
         return False
     may_guess = drafting is Drafting.GUESSES and not request.num_pending
     return may_guess or request.matcher is not None

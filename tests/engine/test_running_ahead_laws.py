@@ -91,7 +91,9 @@ def test_every_request_writes_what_it_would_write_alone(
     )
     pace = FicklePace(max_share_aside, seed) if is_coupled else Pace(max_share_aside)
     sampler = CoupledSampler(num_runners_up) if is_coupled else None
-    watched = Watched(config, DRAFTERS[kind](seed), pace=pace, sampler=sampler)
+    watched = Watched(
+        config, DRAFTERS[kind](seed), pace=pace, sampler=sampler, draws_early=is_coupled
+    )
     started, cancelled = {}, set()
     for moment in range(40):
         for index, ask in enumerate(asks):

@@ -43,7 +43,9 @@ class RunningAhead(RuleBasedStateMachine):
         self.is_coupled = num_runners_up is not None
         pace = FicklePace(share) if self.is_coupled else Pace(share)
         sampler = CoupledSampler(num_runners_up) if self.is_coupled else None
-        self.watched = Watched(config, DRAFTERS[kind](0), pace=pace, sampler=sampler)
+        self.watched = Watched(
+            config, DRAFTERS[kind](0), pace=pace, sampler=sampler, draws_early=self.is_coupled
+        )
         self.recorder = Recorder(self.watched.toy)
         self.asks: dict[Request, Ask] = {}
 

@@ -138,6 +138,7 @@ class ToyEngine:
         runs_ahead: bool = False,
         pace: Pace | None = None,
         num_free_tokens: int = 1,
+        draws_early: bool = False,
     ) -> None:
         assert config.num_blocks is not None
         config = config.resolved("cpu")
@@ -150,6 +151,7 @@ class ToyEngine:
             VOCABULARY,
             config.num_blocks * config.block_size,
             num_free_tokens=num_free_tokens,
+            draws_early=draws_early,
         )
         self.runner = ToyRunner(config.num_blocks, config.block_size, conditional)
         self.engine = Engine(
