@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from structspec.config import EngineConfig, SpeculativeConfig
+from structspec.config import EngineConfig
 from structspec.constraint import (
     Choice,
     Constraint,
@@ -36,6 +36,7 @@ from structspec.errors import (
     UnsupportedConstraint,
 )
 from structspec.request import SamplingParams, Usage
+from structspec.speculative_config import SpeculativeConfig
 from structspec.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -6,24 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from structspec.checks import check_integers
 from structspec.errors import InvalidRequest
-
-
-@dataclass(frozen=True, slots=True)
-class SpeculativeConfig:
-    """How drafts are made. `num_speculative_tokens` limits one request's drafts in one step."""
-
-    num_speculative_tokens: int = 15  # with the bonus row 16 rows, as cheap on a CPU as one
-    max_guess_rows: int = 12  # drafts that may well be wrong only while a step has no more rows
-    prompt_lookup_min: int = 1
-    prompt_lookup_max: int = 5
-
-    def __post_init__(self) -> None:
-        _check_integers(self, 0, "num_speculative_tokens", "max_guess_rows")
-        _check_integers(self, 1, "prompt_lookup_min", "prompt_lookup_max")
-        if self.prompt_lookup_min > self.prompt_lookup_max:
-            raise InvalidRequest("prompt_lookup_min must not be above prompt_lookup_max")
-
+from structspec.speculative_config import SpeculativeConfig
 
 AUTO = -1  # what suits the device
 _CPU_DEFAULTS = {
@@ -74,14 +59,14 @@ class EngineConfig:
     speculative: SpeculativeConfig = field(default_factory=SpeculativeConfig)
 
     def __post_init__(self) -> None:
-        _check_integers(self, 1, "block_size", "num_compile_threads")
-        _check_integers(self, 0, "max_compile_cache_dir_bytes")
+        check_integers(self, 1, "block_size", "num_compile_threads")
+        check_integers(self, 0, "max_compile_cache_dir_bytes")
         for name, least in _AUTO_LEAST.items():
             if getattr(self, name) != AUTO:
-                _check_integers(self, least, name)
+                check_integers(self, least, name)
         for name in ("num_blocks", "max_model_len"):
             if getattr(self, name) is not None:
-                _check_integers(self, 1, name)
+                check_integers(self, 1, name)
         if self.load_format not in ("auto", "dummy"):
             raise InvalidRequest(f"load_format must be 'auto' or 'dummy', not {self.load_format!r}")
         if not 0 < self.gpu_memory_utilization <= 1:
@@ -108,10 +93,3 @@ class EngineConfig:
         defaults = _GPU_DEFAULTS if device_type == "cuda" else _CPU_DEFAULTS
         missing: dict[str, Any] = {n: v for n, v in defaults.items() if getattr(self, n) == AUTO}
         return replace(self, **missing)
-
-
-def _check_integers(config: object, least: int, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InvalidRequest(f"{name} must be an integer of at least {least}, not {value!r}")

@@ -149,6 +149,7 @@ class Request:
     parked: Parked | None = None  # drawn before its grammar was ready
     seed: int = field(init=False)
     num_prompt_tokens: int = field(init=False)
+    prediction_token_ids: Sequence[int] = ()  # what its output is expected to be, if anything
     is_streamed: bool = True  # whether anybody wants its text before it is finished
     block_table: list[int] = field(default_factory=list)
     num_sent_blocks: int = 0  # of them, in row table_row of the tables on the device

@@ -15,10 +15,12 @@ import structspec
 import structspec.llm
 from structspec.cli import main
 from structspec.cli.generate import describe
+from structspec.config import EngineConfig
 from structspec.errors import ModelNotFound, Truncated
 from structspec.generation import Generation
 from structspec.grammars.base import Finding, Report
 from structspec.request import RequestStats, Usage
+from structspec.speculative_config import SpeculativeConfig
 
 
 class FakeLLM:
@@ -28,9 +30,11 @@ class FakeLLM:
     error: Exception | None = None
     asked: dict[str, Any]
     device: str
+    config: EngineConfig
 
-    def __init__(self, model: str, *, device: str) -> None:
+    def __init__(self, model: str, *, device: str, config: EngineConfig) -> None:
         type(self).asked, type(self).device = {"model": model}, device
+        type(self).config = config
 
     def __enter__(self) -> FakeLLM:
         return self
@@ -107,6 +111,12 @@ def test_only_options_that_were_given_are_passed_on(fake: type[FakeLLM]) -> None
     assert fake.device == "cpu"
 
 
+def test_how_to_draft_is_for_the_engine(fake: type[FakeLLM]) -> None:
+    main(["generate", "--prompt", "Hi", "--spec-method", "ngram"])
+    assert fake.asked == {"model": "smollm2-135m", "prompt": "Hi"}
+    assert fake.config.speculative == SpeculativeConfig(method="ngram")
+
+
 def test_what_goes_with_a_constraint_is_passed_on_as_python_says_it(fake: type[FakeLLM]) -> None:
     flags = ["--on-unsupported", "ignore", "--max-attempts", "5", "--property-order", "schema"]
     flags += ["--style", "compact", "--no-closed"]
@@ -169,6 +179,7 @@ MISTAKES = [
         "#/properties/a/$ref",
     ),
     (["--schema", '{"not": {}}'], "#: no finite value"),
+    (["--spec-tokens", "-1"], "num_speculative_tokens must be"),
     (["--max-attempts", "2"], "max_attempts= is about output that does not meet its constraint"),
     (
         ["--schema", '{"items": {"type": "string"}, "uniqueItems": true}']

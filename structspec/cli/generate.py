@@ -9,6 +9,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from structspec.cli.inputs import load_schema, read_file
+from structspec.cli.speculation import read_speculation
+from structspec.config import EngineConfig
 
 if TYPE_CHECKING:
     from structspec.generation import Generation
@@ -27,11 +29,12 @@ def run_generate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     check(arguments)
+    config = EngineConfig(speculative=read_speculation(options))
     # Only a person who waits sees it: on a terminal, and gone before the output comes.
     with Console(stderr=True).status(f"Loading {options.model}") as status:
         from structspec.llm import LLM
 
-        with LLM(options.model, device=options.device) as llm:
+        with LLM(options.model, device=options.device, config=config) as llm:
             status.update("Writing")
             generation = llm.generate_raw(prompt, **arguments)
     print(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
+from structspec.config import EngineConfig
 from structspec.demo.report import Outcome, build_summary, build_table
 from structspec.demo.tasks import TASKS
 from structspec.errors import StructspecError
@@ -15,7 +16,7 @@ from structspec.llm import LLM
 MAX_WIDTH = 100
 
 
-def show_demo(model: str) -> int:
+def show_demo(model: str, config: EngineConfig) -> int:
     """Run every task, one at a time, and print the table; 0 if every object is valid."""
     console = Console()
     console = Console(width=min(console.width, MAX_WIDTH))
@@ -29,7 +30,7 @@ def show_demo(model: str) -> int:
     )
     with progress:
         bar = progress.add_task(f"Loading {model}", total=len(TASKS))
-        with LLM(model) as llm:
+        with LLM(model, config=config) as llm:
             progress.update(bar, description=_working_on(0))
             outcomes = []
             for outcome in run_tasks(llm):

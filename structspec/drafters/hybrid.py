@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from structspec.config import SpeculativeConfig
 from structspec.drafters.base import count_slots
 from structspec.drafters.copying import TextCopier, closing_text
 from structspec.drafters.forced import take_certain, take_forced
@@ -27,6 +26,7 @@ from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, no_draft
 from structspec.grammars.base import Matcher, MatcherFailed
 from structspec.request import Request
+from structspec.speculative_config import SpeculativeConfig
 from structspec.vocabulary import Vocabulary
 
 _SURE_MATCH = 3  # tokens: a match of so many is better than one of characters

@@ -8,10 +8,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from structspec.config import SpeculativeConfig
 from structspec.drafters.base import count_slots
 from structspec.engine.batch import Batch, Draft, guessed
 from structspec.request import Request
+from structspec.speculative_config import SpeculativeConfig
 
 TokenArray = NDArray[np.int32]
 

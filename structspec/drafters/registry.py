@@ -1,0 +1,74 @@
+"""The drafter of each method."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from structspec.drafters.base import Drafter
+from structspec.drafters.forced import ForcedDrafter
+from structspec.drafters.hybrid import HybridDrafter
+from structspec.drafters.ngram import NgramDrafter
+from structspec.drafters.prediction import PredictionDrafter
+from structspec.drafters.suffix import SuffixDrafter
+from structspec.drafters.suffix_tree import SuffixSettings
+from structspec.engine.batch import Batch, Draft, no_draft
+from structspec.errors import InvalidRequest
+from structspec.speculative_config import Method, SpeculativeConfig
+from structspec.vocabulary import Vocabulary
+
+_Maker = Callable[[Vocabulary, SpeculativeConfig], Drafter]
+
+
+class NoDrafter:
+    """Drafts nothing."""
+
+    def propose(self, batch: Batch) -> Draft:
+        """No tokens for anybody."""
+        return no_draft(len(batch.requests))
+
+
+def make_drafter(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:
+    """The drafter that `config` describes; raises InvalidRequest for a class that is none."""
+    return _MAKERS[config.resolved_method](vocabulary, config)
+
+
+def make_suffix(config: SpeculativeConfig) -> SuffixDrafter:
+    """A suffix drafter with these settings, and nothing remembered yet."""
+    settings = SuffixSettings(
+        max_tree_depth=config.suffix_decoding_max_tree_depth,
+        max_spec_factor=config.suffix_decoding_max_spec_factor,
+        min_token_prob=config.suffix_decoding_min_token_prob,
+    )
+    return SuffixDrafter(
+        settings,
+        max_cached_requests=config.suffix_decoding_max_cached_requests,
+        max_cached_bytes=config.suffix_decoding_max_cached_bytes,
+    )
+
+
+def _make_custom(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:
+    assert config.model is not None
+    module_name, _, class_name = config.model.rpartition(".")
+    try:
+        kind: Any = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidRequest(f"there is no drafter {config.model!r}: {error}") from error
+    if not callable(getattr(kind, "propose", None)):
+        raise InvalidRequest(f"{config.model!r} is no drafter: it has no method propose(batch)")
+    drafter: Drafter = kind(vocabulary, config)
+    return drafter
+
+
+_MAKERS: dict[Method, _Maker] = {
+    "hybrid": HybridDrafter,
+    "forced": lambda vocabulary, config: ForcedDrafter(vocabulary),
+    "prediction": lambda vocabulary, config: PredictionDrafter(
+        lambda request: request.prediction_token_ids
+    ),
+    "suffix": lambda vocabulary, config: make_suffix(config),
+    "ngram": lambda vocabulary, config: NgramDrafter(config),
+    "custom_class": _make_custom,
+    "none": lambda vocabulary, config: NoDrafter(),
+}
