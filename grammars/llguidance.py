@@ -16,23 +16,17 @@ from llguidance.numpy import fill_next_token_bitmask
 
 from structspec.constraint import Constraint, Grammar, Regex, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
-from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, check_refused
+from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, Row, check_refused
 from structspec.grammars.composition import form_of
 from structspec.grammars.drafts import allowed_tokens, take_allowed, take_first_allowed
 from structspec.grammars.form import Cfg, leaves
-from structspec.grammars.llguidance_batch import (
-    MAX_NEW,
-    fill_followed,
-    fill_many,
-    fill_one,
-    take_many,
-)
+from structspec.grammars.llguidance_batch import fill_followed, fill_many, fill_one, take_many
 from structspec.grammars.llguidance_form import special_token_ids
 from structspec.grammars.llguidance_lowering import Lowered, grammar_error, lower
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.grammars.llguidance_native import NativeMatcher, NativeTokenizer, new_matcher
 from structspec.grammars.llguidance_originals import Originals
-from structspec.grammars.llguidance_template import Template
+from structspec.grammars.llguidance_pool import FollowerPool
 from structspec.grammars.llguidance_threads import STOP, FillThreads, can_fill, fill_threads
 from structspec.grammars.llguidance_tokens import make_native_tokenizer, make_tokenizer
 from structspec.grammars.llguidance_unseen import choose_followed, take_followed
@@ -154,8 +148,7 @@ class LLGuidanceBackend:
         counts = [0] * len(jobs)
         left: Sequence[int] = range(len(jobs))
         if self._threads is not None:
-            max_new = 0 if is_quick else MAX_NEW
-            left = fill_followed(jobs, bitmask, self._threads, self._kinds, max_new)
+            left = fill_followed(jobs, bitmask, self._threads, self._kinds, not is_quick)
         if left:
             some = [jobs[index] for index in left]
             for index, count in zip(left, self._fill_left(some, bitmask, is_quick), strict=True):
@@ -210,6 +203,7 @@ class LLGuidanceGrammar:
     def __init__(self, backend: LLGuidanceBackend, lowered: Lowered) -> None:
         self.backend = backend
         self.report = lowered.report
+        self.wide_row: Row | None = None
         self.compile_ms = 0.0
         # between what was measured when fresh (50 kB and 12 bytes a character) and after a walk
         self.num_bytes = 100_000 + 25 * len(lowered.grammar)
@@ -221,11 +215,11 @@ class LLGuidanceGrammar:
         build = partial(_build, backend.tokenizer, lowered.grammar)
         first = build()
         self._probe(first)
-        self._template: Template | None = None
+        self.followers: FollowerPool | None = None
         if backend.has_followers:
             backend.start_threads()
             native_build = partial(backend.new_native_matcher, lowered.grammar)
-            self._template = Template(native_build, backend.builders, backend.vocabulary)
+            self.followers = FollowerPool(native_build, backend.builders, backend.vocabulary)
         self._originals = Originals(build, first, backend.builders, backend.max_originals)
 
     def pack(self) -> Packed:
@@ -236,12 +230,15 @@ class LLGuidanceGrammar:
     def expect(self) -> None:
         """Have what one more matcher takes built in the background."""
         self._originals.expect()
+        if self.followers is not None:
+            self.followers.expect()
 
     def matcher(self) -> LLGuidanceMatcher | GuardedMatcher:
         """A matcher at the start of the text, copied from an original."""
         original = self._originals.take()
         vocabulary = self.backend.vocabulary
-        matcher = LLGuidanceMatcher(original, vocabulary, self._markers, self._template)
+        claim = None if self.followers is None else self.followers.claim()
+        matcher = LLGuidanceMatcher(original, vocabulary, self._markers, claim)
         return GuardedMatcher(matcher, self.backend.vocabulary) if self._has_free_keys else matcher
 
     def _probe(self, library: LLMatcher) -> None:

@@ -22,7 +22,6 @@ from structspec.grammars.llguidance_threads import FAILED, FillThreads
 from structspec.grammars.unique_keys import GuardedMatcher
 
 _FIRST = itemgetter(0)
-MAX_NEW = 8  # followers that one step waits to be copied
 _MANY = 32  # to move fewer matchers by a token takes less than to wake threads
 
 
@@ -76,18 +75,22 @@ def fill_followed(
     bitmask: Bitmask,
     threads: FillThreads,
     kinds: array[int],
-    max_new: int,
+    is_worth_asking: bool,
 ) -> list[int]:
-    """Fill the rows that followers can fill, and say which jobs, by index, are left."""
+    """Fill the rows that followers can fill, and say which jobs, by index, are left.
+
+    Matchers without a follower ask for one where that is worth it.
+    """
     left: list[int] = []
     rows: list[tuple[int, int, Follower, LLGuidanceMatcher]] = []  # what it took last, the job, who
     for index, job in enumerate(jobs):
         matcher = job.matcher
         inner = matcher if type(matcher) is LLGuidanceMatcher else inner_of(matcher)
         follower = inner.follower
-        if follower is None and max_new:
-            follower = inner.new_follower()
-            max_new -= follower is not None
+        if follower is None and is_worth_asking:
+            follower = inner.ask_for_follower()
+        elif follower is not None and follower.is_astray:
+            follower = inner.follower_for(0)
         if follower is None or inner.num_stops or job.draft_token_ids:
             left.append(index)
         else:

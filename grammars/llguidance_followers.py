@@ -16,14 +16,13 @@ _LOOKS_PER_THREAD = 8  # a look takes 5 to 20 us, waking a thread about as much
 
 
 class Follower:
-    """A copy of a template that is moved behind a request's tokens when something is wanted.
+    """A matcher that is moved behind a request's tokens when something is wanted.
 
     As in `LLGuidanceMatcher`, a mask the library has kept may be taken for that of another branch:
-    once the text has left that of the last row and goes on, a new copy takes its place.
+    once the text has left that of the last row and goes on, another one has to take its place.
     """
 
     __slots__ = (
-        "_template",
         "cycles",
         "handle",
         "is_astray",
@@ -31,17 +30,19 @@ class Follower:
         "num_filled",
         "num_taken",
         "num_undone",
+        "num_uses",
     )
 
-    def __init__(self, template: NativeMatcher) -> None:
-        self._template = template
-        self.cycles = 0  # that its last row took: the next is often as dear
-        self.start()
+    def __init__(self, library: NativeMatcher) -> None:
+        self.library = library
+        self.handle = library.handle
+        self.num_uses = 0
+        self.begin()
 
-    def start(self) -> None:
-        """Begin again with a new copy."""
-        self.library = self._template.copy()
-        self.handle = self.library.handle
+    def begin(self) -> None:
+        """Stand at the start of another text, as the library's matcher does now."""
+        self.num_uses += 1
+        self.cycles = 0  # that its last row took: the next is often as dear
         self.num_taken = self.num_undone = self.num_filled = 0  # tokens
         self.is_astray = False
 
@@ -79,9 +80,6 @@ class Work:
         """
         num_tokens, num_new = len(token_ids), len(new)
         num_known = num_tokens - follower.num_taken
-        if follower.is_astray and (num_new or num_known):
-            follower.start()
-            num_known = num_tokens
         tokens, num_undone = self._tokens, follower.num_undone
         self._lines += follower.handle, row, num_undone, len(tokens), num_known, num_new
         if num_known:
@@ -106,7 +104,7 @@ class Work:
     ) -> tuple[list[int], list[int]]:
         """Do it; for each what came of its new tokens, and its cycles."""
         lines, tokens = array("q", self._lines), array("i", self._tokens)
-        max_woken = len(lines) // (LINE * lines_per_thread)
+        max_woken = (len(lines) // LINE - 1) // lines_per_thread
         if len(lines) <= LINE * MAX_LINES:
             return threads.do(lines, tokens, kinds, row_bytes, max_woken)
         taken: list[int] = []

@@ -11,7 +11,7 @@ from structspec.grammars.base import Bitmask, MatcherFailed
 from structspec.grammars.drafts import fill_stop_row
 from structspec.grammars.llguidance_followers import Follower, Work
 from structspec.grammars.llguidance_originals import Original
-from structspec.grammars.llguidance_template import Template
+from structspec.grammars.llguidance_pool import Claim
 from structspec.grammars.llguidance_tokens import SPECIAL
 from structspec.vocabulary import Vocabulary
 
@@ -30,13 +30,13 @@ class LLGuidanceMatcher:
 
     __slots__ = (
         "__weakref__",
+        "_claim",
         "_is_astray",
         "_library",
         "_markers",
         "_num_kept",
         "_num_shown",
         "_stop_token_ids",
-        "_template",
         "_vocabulary",
         "follower",
         "num_stops",
@@ -49,13 +49,14 @@ class LLGuidanceMatcher:
         original: Original,
         vocabulary: Vocabulary,
         markers: frozenset[int] = frozenset(),
-        template: Template | None = None,
+        claim: Claim | None = None,
     ) -> None:
         """`markers` are the special tokens that the grammar names."""
         self.original = original
         self._library: LLMatcher = original.library.deep_copy()
-        self._template = template
-        self.follower: Follower | None = None  # made when first wanted
+        self._claim = claim
+        # as the claim's; another thread may give it that, and its own thread this
+        self.follower: Follower | None = None if claim is None else claim.follower
         self._vocabulary = vocabulary
         self._stop_token_ids = vocabulary.stop_token_ids
         self._markers = markers
@@ -86,20 +87,27 @@ class LLGuidanceMatcher:
             self._num_shown = len(self.token_ids)
         return self._library
 
-    @property
-    def template(self) -> Template | None:
-        """What its follower is copied from."""
-        return self._template
+    def ask_for_follower(self) -> Follower | None:
+        """Its follower, if there is one by now: others make it."""
+        if self.follower is None and self._claim is not None:
+            self.follower = self._claim.ask()
+        return self.follower
 
-    def new_follower(self) -> Follower | None:
-        """Its follower, copied now (some 200 us) if there is something to copy by now."""
-        if self.follower is None and self._template is not None:
-            self.follower = self._template.follower()
+    def follower_for(self, num_new: int) -> Follower | None:
+        """The follower that may be moved by so many new tokens: another, where it is astray."""
+        follower = self.follower
+        if follower is None or not follower.is_astray:
+            return follower
+        if num_new or follower.num_taken < len(self.token_ids):
+            assert self._claim is not None
+            self.follower = self._claim.change()
         return self.follower
 
     def drop_follower(self) -> None:
         """It has failed: from now on rows are the library's."""
-        self.follower = self._template = None
+        if self._claim is not None:
+            self._claim.follower = None
+        self.follower = self._claim = None
 
     @property
     def has_followed_row(self) -> bool:

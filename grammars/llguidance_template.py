@@ -1,103 +1,103 @@
-"""What followers of one grammar are copied from: made when first wanted, on another thread."""
+"""What followers of one grammar are copied from, and made like new by."""
 
 from __future__ import annotations
 
-import logging
 import random
-import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from typing import Any
 
 import numpy as np
 
-from structspec.grammars.base import MatcherFailed
-from structspec.grammars.llguidance_followers import Follower
+from structspec.grammars.drafts import is_allowed
 from structspec.grammars.llguidance_native import NativeMatcher
 from structspec.vocabulary import Vocabulary
 
-logger = logging.getLogger("structspec")
-
 _WALK_LENGTH = 64  # tokens
 _NUM_TRIED = 32  # allowed tokens among which a walk looks for a word, as most text has them
-_LONGEST_START = 500  # bytes that all texts of a grammar begin with
+_LONGEST_START = 500  # tokens that all texts of a grammar begin with
 
 
 class Template:
-    """What the followers of one grammar are copies of; made on another thread when first wanted.
+    """A matcher that has walked along some text before; one thread at a time may use it.
 
-    It has walked along some text before, so that its lexer, which they copy too, knows most states.
+    So its lexer, which copies have too, knows most states.
     """
 
-    def __init__(
-        self, build: Callable[[], NativeMatcher], threads: Executor, vocabulary: Vocabulary
-    ) -> None:
-        self._build = build
-        self._threads = threads
+    def __init__(self, build: Callable[[], NativeMatcher], vocabulary: Vocabulary) -> None:
+        """Takes some 10 ms; raises MatcherFailed where the C interface cannot hold the grammar."""
         self._vocabulary = vocabulary
-        self._lock = threading.Lock()
-        self._made: Future[NativeMatcher | None] | None = None
+        self._rows = np.zeros((1, vocabulary.num_words), np.int32)  # whatever a fill writes
+        walked = build()
+        fresh = walked.copy()
+        self._walk(walked)
+        # what all texts begin with; None if that is not known
+        self._start = self._find_start(walked)
+        self._original = fresh if self._start is None else walked
 
-    def follower(self) -> Follower | None:
-        """A follower at the start of the text, once there is a template to copy."""
-        with self._lock:
-            if self._made is None:
-                self._made = self._threads.submit(self._make)
-        if not self._made.done():
-            return None
-        template = self._made.result()
-        return None if template is None else Follower(template)
+    def copy(self) -> NativeMatcher:
+        """A matcher at the start of the text; takes some 100 us."""
+        return self._original.copy()
 
-    def wait(self) -> None:
-        """Until there is a template, if one was wanted."""
-        if self._made is not None:
-            self._made.result()
+    def renew(self, matcher: NativeMatcher) -> bool:
+        """Have a copy that was moved be as good as a new one, if that can be; some 30 us.
 
-    def _make(self) -> NativeMatcher | None:
-        try:
-            walked = self._build()
-            fresh = walked.copy()
-            self._walk(walked)
-            return walked if self._start(walked) else fresh
-        except MatcherFailed:
-            logger.warning("llguidance's C interface cannot hold a grammar", exc_info=True)
-            return None
+        Raises MatcherFailed where the library has given it up.
+        """
+        if self._start is None:
+            return False
+        matcher.reset()
+        for token_id in self._start:
+            matcher.take(token_id)
+        matcher.fill(self._rows[0])
+        matcher.reset()
+        return True
 
     def _walk(self, matcher: NativeMatcher) -> None:
-        row = np.zeros(self._vocabulary.num_words, np.int32)
         chooser = random.Random(0)
         for _ in range(_WALK_LENGTH):
-            matcher.fill(row)
-            some = chooser.choices(_allowed(row), k=_NUM_TRIED)
+            matcher.fill(self._rows[0])
+            allowed = self._allowed()
+            if not len(allowed):
+                return
+            some = chooser.choices(allowed, k=_NUM_TRIED)
             words = (i for i in some if (self._vocabulary.token_bytes[i] or b"").strip().isalpha())
-            token_id = next(words, some[0])
+            token_id = int(next(words, some[0]))
             if token_id in self._vocabulary.stop_token_ids:
                 return
             matcher.take(token_id)
 
-    def _start(self, matcher: NativeMatcher) -> bool:
-        """Back to the start, so that the mask it keeps is true for all texts; whether that is so.
+    def _find_start(self, matcher: NativeMatcher) -> list[int] | None:
+        """Tokens of the bytes that all texts begin with; the matcher is back before them.
 
-        The library keeps a mask where nothing is forced, and copies have it too. So one is computed
-        at the end of the bytes that all texts begin with.
+        The library keeps a mask where nothing is forced, and copies have it too. One computed
+        behind these tokens is true for all texts.
         """
-        row, vocabulary = np.zeros(self._vocabulary.num_words, np.int32), self._vocabulary
+        start: list[int] = []
         matcher.reset()
-        for _ in range(_LONGEST_START):
-            matcher.fill(row)
-            allowed = _allowed(row)
-            begins = {(vocabulary.token_bytes[i] or b"")[:1] for i in allowed}
-            if len(begins) > 1 or not set(allowed).isdisjoint(vocabulary.stop_token_ids):
+        while len(start) < _LONGEST_START:
+            matcher.fill(self._rows[0])
+            allowed = self._allowed()
+            if self._may_differ(allowed):
                 matcher.reset()
-                return True
+                return start
             # one token alone is the next of all texts, and so is the byte that all begin with
-            alone = (i for i in allowed if vocabulary.token_bytes[i] in begins)
-            token_id = allowed[0] if len(allowed) == 1 else next(alone, None)
+            data = self._vocabulary.token_bytes
+            alone = (i for i in allowed if len(allowed) == 1 or len(data[i] or b"") == 1)
+            token_id = next(alone, None)
             if token_id is None:
-                return False
-            matcher.take(token_id)
-        return False
+                return None
+            matcher.take(int(token_id))
+            start.append(int(token_id))
+        return None
 
+    def _may_differ(self, allowed: Any) -> bool:
+        """Whether texts may end here, or go on with different bytes."""
+        stops = self._vocabulary.stop_token_ids
+        if not len(allowed) or any(is_allowed(self._rows, 0, token_id) for token_id in stops):
+            return True
+        first = (self._vocabulary.token_bytes[allowed[0]] or b"")[:1]
+        return any((self._vocabulary.token_bytes[i] or b"")[:1] != first for i in allowed)
 
-def _allowed(row: Any) -> list[int]:
-    return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
+    def _allowed(self) -> Any:
+        """The tokens of the row that was filled last, as an array."""
+        return np.flatnonzero(np.unpackbits(self._rows.view(np.uint8), bitorder="little"))

@@ -13,13 +13,13 @@ from itertools import takewhile
 
 from structspec.grammars.base import Matcher, Move
 from structspec.grammars.drafts import count_taken, first_taken
-from structspec.grammars.llguidance_batch import MAX_NEW, inner_of
+from structspec.grammars.llguidance_batch import inner_of
 from structspec.grammars.llguidance_followers import Work
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.grammars.llguidance_threads import AT_OTHER, AT_STOP, FAILED, FillThreads
 from structspec.grammars.unique_keys import GuardedMatcher
 
-_MANY = 8  # moves that are worth new followers: `accept` takes 5 us or so
+_MANY = 8  # moves that followers are worth asking for: `accept` takes 5 us or so
 
 
 def take_followed(
@@ -29,17 +29,20 @@ def take_followed(
 
     Says how many each has taken, or what went wrong with it.
     """
-    max_new = MAX_NEW if len(moves) >= _MANY else 0
+    is_worth_asking = len(moves) >= _MANY
     taken: list[int | Exception] = [0] * len(moves)
     followed: list[int] = []
     hoped: list[int] = []
     work = Work()
     for index, (matcher, token_ids) in enumerate(moves):
         inner = matcher if type(matcher) is LLGuidanceMatcher else inner_of(matcher)
-        if inner.follower is None and max_new:
-            max_new -= inner.new_follower() is not None
+        follower = inner.follower
+        if follower is None and is_worth_asking:
+            follower = inner.ask_for_follower()
+        elif follower is not None and follower.is_astray:
+            follower = inner.follower_for(len(token_ids))
         if (
-            inner.follower is None
+            follower is None
             or inner.num_stops
             or (inner is not matcher and _repeats_a_key(matcher, token_ids))
         ):
@@ -106,11 +109,13 @@ def choose_followed(
     work = Work()
     for index, (matcher, token_ids) in enumerate(moves):
         # a guard knows no more than `accept` of keys that may not come twice
-        if type(matcher) is LLGuidanceMatcher and matcher.follower and not matcher.num_stops:
-            work.choose(matcher.follower, matcher.token_ids, token_ids)
-            followed.append(index)
-        else:
-            chosen[index] = first_taken(matcher, token_ids)
+        if type(matcher) is LLGuidanceMatcher and not matcher.num_stops:
+            follower = matcher.follower_for(len(token_ids))
+            if follower is not None:
+                work.choose(follower, matcher.token_ids, token_ids)
+                followed.append(index)
+                continue
+        chosen[index] = first_taken(matcher, token_ids)
     if followed:
         found, _ = work.do(threads, kinds)
         for index, result in zip(followed, found, strict=True):

@@ -34,7 +34,7 @@ from structspec.constraint import Constraint, JsonSchema, Regex
 from structspec.engine.batch import Batch, SamplerOutput, ScheduledRequest, no_draft
 from structspec.grammars.base import Matcher
 from structspec.grammars.drafts import take_allowed
-from structspec.grammars.llguidance import LLGuidanceBackend
+from structspec.grammars.llguidance import LLGuidanceBackend, LLGuidanceGrammar
 from structspec.grammars.llguidance_batch import inner_of
 from structspec.masking import Masker
 from structspec.request import Request, SamplingParams
@@ -155,15 +155,14 @@ class Stand:
             if late:
                 self.step(late)
 
-    def wait_for_templates(self) -> None:
-        """Until all that followers are copied from is made, and then till each request has one."""
-        self.step(self.requests)
-        for request in self.requests:
-            matcher = getattr(request.matcher, "inner", request.matcher)
-            if matcher is not None and matcher.template is not None:
-                matcher.template.wait()
-        for _ in range(NUM_STEPS + len(self.requests) // 8):
+    def wait_for_followers(self) -> None:
+        """Until each request has one, where it is to have one."""
+        for _ in range(2):  # to ask for them; to have them
             self.step(self.requests)
+            for request in self.requests:
+                grammar = None if request.compiled is None else request.compiled.result()
+                if isinstance(grammar, LLGuidanceGrammar) and grammar.followers is not None:
+                    grammar.followers.wait()
 
     def _choose(self, row: np.ndarray) -> int:
         allowed = np.flatnonzero(unpack_row(row, self._vocabulary.vocab_size)).tolist()
@@ -189,7 +188,7 @@ def measure(
     stand = Stand(backend, constraints_of(workload, test))
     start_us, rows = stand.start_us(), []
     stand.spread()
-    stand.wait_for_templates()
+    stand.wait_for_followers()
     for size in SIZES:
         requests = stand.requests[:size]
         times, alone = [], []

@@ -9,7 +9,7 @@ import numpy as np
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import JsonSchema, Tools
 from structspec.grammars.base import FillJob, Matcher
-from structspec.grammars.llguidance import LLGuidanceBackend
+from structspec.grammars.llguidance import LLGuidanceBackend, LLGuidanceGrammar
 from structspec.grammars.llguidance_batch import inner_of
 from structspec.vocabulary import Vocabulary
 from tests.grammars.cases import CASES, VOCABULARIES
@@ -29,14 +29,19 @@ def followed_backend(vocabulary_name: str) -> LLGuidanceBackend:
 
 
 @cache
-def followed_grammar(vocabulary_name: str, name: str):
-    """A grammar whose template is made."""
-    filler = followed_backend(vocabulary_name)
-    grammar = filler.compile(dict(NAMES)[name])
-    matcher = inner_of(grammar.matcher())
-    matcher.new_follower()
-    matcher.template.wait()
-    return grammar
+def followed_grammar(vocabulary_name: str, name: str) -> LLGuidanceGrammar:
+    """One grammar for all tests: followers come back to it and are used again."""
+    return followed_backend(vocabulary_name).compile(dict(NAMES)[name])
+
+
+def followed_matchers(grammar: LLGuidanceGrammar, num_matchers: int) -> list[Matcher]:
+    """Matchers that have their followers."""
+    for _ in range(max(2, num_matchers)):
+        grammar.expect()
+    grammar.followers.wait()
+    matchers = [grammar.matcher() for _ in range(max(2, num_matchers))]
+    assert all(inner_of(matcher).follower is not None for matcher in matchers)
+    return matchers[:num_matchers]
 
 
 @cache
@@ -50,9 +55,6 @@ def special_grammars(name: str):
         for has in (True, False)
     )
     grammar, fresh = (each.compile(SPECIAL[name]) for each in (followed, other))
-    matcher = inner_of(grammar.matcher())
-    matcher.new_follower()
-    matcher.template.wait()
     return followed, grammar, fresh
 
 
