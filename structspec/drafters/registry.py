@@ -11,8 +11,7 @@ from structspec.drafters.forced import ForcedDrafter
 from structspec.drafters.hybrid import HybridDrafter
 from structspec.drafters.ngram import NgramDrafter
 from structspec.drafters.prediction import PredictionDrafter
-from structspec.drafters.suffix import SuffixDrafter
-from structspec.drafters.suffix_tree import SuffixSettings
+from structspec.drafters.suffix import make_suffix
 from structspec.engine.batch import Batch, Draft, no_draft
 from structspec.errors import InvalidRequest
 from structspec.speculative_config import Method, SpeculativeConfig
@@ -32,20 +31,6 @@ class NoDrafter:
 def make_drafter(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:
     """The drafter that `config` describes; raises InvalidRequest for a class that is none."""
     return _MAKERS[config.resolved_method](vocabulary, config)
-
-
-def make_suffix(config: SpeculativeConfig) -> SuffixDrafter:
-    """A suffix drafter with these settings, and nothing remembered yet."""
-    settings = SuffixSettings(
-        max_tree_depth=config.suffix_decoding_max_tree_depth,
-        max_spec_factor=config.suffix_decoding_max_spec_factor,
-        min_token_prob=config.suffix_decoding_min_token_prob,
-    )
-    return SuffixDrafter(
-        settings,
-        max_cached_requests=config.suffix_decoding_max_cached_requests,
-        max_cached_bytes=config.suffix_decoding_max_cached_bytes,
-    )
 
 
 def _make_custom(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:

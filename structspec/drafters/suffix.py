@@ -10,8 +10,9 @@ from structspec.drafters.suffix_responses import ResponseMemory
 from structspec.drafters.suffix_tree import NO_GUESS, SuffixSettings, SuffixTree
 from structspec.engine.batch import Batch, Draft, guessed
 from structspec.request import Request
+from structspec.speculative_config import SpeculativeConfig
 
-_NUM_PROMPT_TOKENS = 8  # kept before a response: what most often begins one like it
+_NUM_PROMPT_TOKENS = 24  # kept before a response, so that the like of its prompt is known by it
 
 
 @dataclass(slots=True)
@@ -93,6 +94,15 @@ class SuffixDrafter:
             shared = self._memory.draft(context, limit, min_match)
         return shared.token_ids if shared.score > guess.score else guess.token_ids
 
+    def continue_as_others(
+        self, request: Request, draft: Sequence[int], limit: int, *, min_match: int = 1
+    ) -> list[int]:
+        """Like `continue_from`, from finished responses alone; takes nothing in."""
+        if limit <= 0 or self._memory is None:
+            return []
+        context = [*request.token_ids[-self._settings.max_order :], *draft]
+        return self._memory.draft(context, limit, min_match).token_ids
+
     def _tree_of(self, request: Request, num_tokens: int) -> SuffixTree:
         """The request's tree, which has at least its first `num_tokens` tokens."""
         known = self._known.setdefault(request.request_id, _Known(request))
@@ -108,3 +118,17 @@ class SuffixDrafter:
         tree.extend([0, 0])
         tree.draft([0], 1)
         memory.draft([0], 1)
+
+
+def make_suffix(config: SpeculativeConfig) -> SuffixDrafter:
+    """A suffix drafter with these settings, and nothing remembered yet."""
+    settings = SuffixSettings(
+        max_tree_depth=config.suffix_decoding_max_tree_depth,
+        max_spec_factor=config.suffix_decoding_max_spec_factor,
+        min_token_prob=config.suffix_decoding_min_token_prob,
+    )
+    return SuffixDrafter(
+        settings,
+        max_cached_requests=config.suffix_decoding_max_cached_requests,
+        max_cached_bytes=config.suffix_decoding_max_cached_bytes,
+    )

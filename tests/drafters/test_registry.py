@@ -38,6 +38,7 @@ def drafted(request, **settings):
         ("ngram", b"X"),  # the last time
         ("suffix", b"c"),  # most often
         ("prediction", b"e"),
+        ("hybrid", b"e"),
     ],
 )
 def test_each_method_drafts_in_its_own_way(method, expected):

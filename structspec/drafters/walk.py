@@ -1,0 +1,60 @@
+"""One request's draft in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from structspec.drafters.spelling import NUM_CONTEXT_TOKENS
+from structspec.grammars.base import Matcher
+from structspec.request import Request
+
+
+@dataclass(slots=True)
+class Walk:
+    """A draft that grows; the matcher, if there is one, stands behind its last token.
+
+    The first `num_certain` tokens are all that the grammar allows. Behind a stop token nothing is
+    drafted.
+    """
+
+    request: Request
+    matcher: Matcher | None
+    num_slots: int
+    max_num_guessed: int
+    stop_token_ids: Collection[int]
+    token_ids: list[int] = field(default_factory=list)
+    is_forced: list[bool] = field(default_factory=list)
+    num_certain: int = 0
+
+    @property
+    def context(self) -> list[int]:
+        """The last tokens, drafted ones included."""
+        output = self.request.last_output_token_ids(NUM_CONTEXT_TOKENS)
+        return [*output, *self.token_ids][-NUM_CONTEXT_TOKENS:]
+
+    @property
+    def num_free(self) -> int:
+        """How many tokens may still be drafted."""
+        is_ended = bool(self.token_ids) and self.token_ids[-1] in self.stop_token_ids
+        return 0 if is_ended else self.num_slots - len(self.token_ids)
+
+    @property
+    def num_guesses(self) -> int:
+        """How many of them may be guesses."""
+        return min(self.num_free, self.max_num_guessed - self.is_forced.count(False))
+
+    def take(self, token_ids: Sequence[int], *, is_forced: bool = False) -> int:
+        """Draft these up to the end or the first that the matcher refuses; says how many."""
+        for count, token_id in enumerate(token_ids):
+            if self.num_free == 0 or not (self.matcher is None or self.matcher.accept(token_id)):
+                return count
+            self.token_ids.append(token_id)
+            self.is_forced.append(is_forced)
+        return len(token_ids)
+
+    def note(self, token_ids: Sequence[int]) -> int:
+        """Draft what is forced and the matcher has accepted already; says how many."""
+        self.token_ids += token_ids
+        self.is_forced += [True] * len(token_ids)
+        return len(token_ids)
