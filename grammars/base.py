@@ -14,6 +14,7 @@ from structspec.errors import UnsupportedConstraint
 from structspec.vocabulary import Vocabulary
 
 Bitmask = NDArray[np.int32]  # [num_rows, ceil(vocab_size / 32)], bit v % 32 of word v // 32
+Row = NDArray[np.int32]  # [ceil(vocab_size / 32)], one of a bitmask
 
 
 class MatcherFailed(RuntimeError):
@@ -117,6 +118,8 @@ class CompiledGrammar(Protocol):
     """A grammar ready to use, its tables shared by every matcher made from it."""
 
     report: Report  # what is enforced, approximated and refused
+    # [num_words], allows what any row does; None where it would forbid little. Set by the compiler
+    wide_row: Row | None
 
     @property
     def compile_ms(self) -> float:
@@ -203,6 +206,7 @@ __all__ = [
     "Move",
     "Packed",
     "Report",
+    "Row",
     "Vocabulary",
     "check_refused",
 ]

@@ -133,7 +133,7 @@ class _Places:
         """A terminal as a form; None where it is more than this module reads."""
         match part:
             case Atom(kind="text"):
-                return _plain(part.text)
+                return plain_form(part.text)
             case Atom(kind="terminal") if part.text in self.rules and part.text not in inside:
                 return self._form(self.rules[part.text].body, inside | {part.text})
             case Atom():
@@ -152,8 +152,8 @@ class _Places:
         return Sequence(known) if len(known) == len(forms) else None
 
 
-def _plain(text: str) -> Form | None:
-    """A literal or a regex without flags."""
+def plain_form(text: str) -> Form | None:
+    """A literal or a regex without flags; None where it is more than this module reads."""
     if text.startswith("/"):
         if not text.endswith("/"):
             return None

@@ -35,6 +35,7 @@ from structspec.grammars.base import (
     Move,
     Packed,
     Report,
+    Row,
     check_refused,
 )
 from structspec.grammars.choice import check_choices
@@ -162,6 +163,7 @@ class LMFormatEnforcerGrammar:
     ) -> None:
         self.backend = backend
         self.report = report
+        self.wide_row: Row | None = None
         self.compile_ms = 0.0
         self.num_bytes = 10_000  # a parser; it keeps no tables
         self._make_parser = make_parser

@@ -25,6 +25,7 @@ from structspec.grammars.base import (
     Move,
     Packed,
     Report,
+    Row,
     check_refused,
 )
 from structspec.grammars.choice import check_choices
@@ -121,6 +122,7 @@ class OutlinesGrammar:
     ) -> None:
         self.backend = backend
         self.report = report
+        self.wide_row: Row | None = None
         self.compile_ms = compile_ms
         self.index = index
         self._rows: OrderedDict[int, Bitmask] = OrderedDict()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import xgrammar
 
 from structspec.constraint import Constraint
-from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, check_refused
+from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, Row, check_refused
 from structspec.grammars.drafts import (
     clear_tail,
     fill_job,
@@ -106,6 +106,7 @@ class XGrammarGrammar:
     ) -> None:
         self.backend = backend
         self.report = report
+        self.wide_row: Row | None = None
         self.compile_ms = compile_ms
         self.num_bytes = int(compiled.memory_size_bytes)
         self._compiled = compiled

@@ -19,6 +19,7 @@ class GrammarWithFindings:
     def __init__(self, grammar: CompiledGrammar, unheld: Sequence[Finding]) -> None:
         self._grammar = grammar
         self.report = with_unheld(grammar.report, unheld)
+        self.wide_row = grammar.wide_row
 
     @property
     def compile_ms(self) -> float:

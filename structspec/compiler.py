@@ -31,6 +31,7 @@ from structspec.errors import (
 )
 from structspec.grammars.base import CompiledGrammar, Packed
 from structspec.grammars.router import Backends, check_backend_name
+from structspec.grammars.wide_rows import WideRows
 from structspec.settings import BackendName
 from structspec.vocabulary import Vocabulary
 
@@ -96,6 +97,7 @@ class GrammarCompiler:
             else DiskCache(Path(cache_dir), vocabulary, max_cache_dir_bytes)
         )
         self._backends = Backends(vocabulary)
+        self._wide_rows = WideRows(vocabulary)
         self._workers = WorkerPool(vocabulary, WorkerLimits(timeout_s, max_memory_bytes))
         self._num_processes = num_processes
         # what the lock guards: compiles in flight, those begun, and the results kept
@@ -230,20 +232,21 @@ class GrammarCompiler:
             return True
 
     def _compile_here(self, job: Job) -> CompiledGrammar:
-        if (kept := self._read(job)) is not None:
-            return kept
-        compiled = self._backends.compile(job.backend, job.constraint)
-        if self._disk is not None and (packed := compiled.pack()) is not None:
-            self._disk.write(job.backend, job.digest, packed)
+        if (compiled := self._read(job)) is None:
+            compiled = self._backends.compile(job.backend, job.constraint)
+            if self._disk is not None and (packed := compiled.pack()) is not None:
+                self._disk.write(job.backend, job.digest, packed)
+        compiled.wide_row = self._wide_rows.of(job.constraint)
         return compiled
 
     def _compile_elsewhere(self, job: Job) -> CompiledGrammar:
-        if (kept := self._read(job)) is not None:
-            return kept
-        packed = self._workers.compile(job.backend, job.constraint)
-        if self._disk is not None:
-            self._disk.write(job.backend, job.digest, packed)
-        return self._unpack(packed, job)
+        if (compiled := self._read(job)) is None:
+            packed = self._workers.compile(job.backend, job.constraint)
+            if self._disk is not None:
+                self._disk.write(job.backend, job.digest, packed)
+            compiled = self._unpack(packed, job)
+        compiled.wide_row = self._wide_rows.of(job.constraint)
+        return compiled
 
     def _read(self, job: Job) -> CompiledGrammar | None:
         """The grammar from disk, if there is one that the library takes."""

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import repeat
 
+import numpy as np
 import torch
 
 from structspec.bitmask import allocate_bitmask, first_logits_rows
-from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput
+from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, no_mask
 from structspec.errors import EngineError
-from structspec.grammars.base import Backend, Bitmask, CompiledGrammar, FillJob, Matcher
+from structspec.grammars.base import Backend, Bitmask, CompiledGrammar, FillJob, Matcher, Row
 from structspec.grammars.drafts import fill_stop_row, is_allowed, take_each
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
+from structspec.wide_masks import WideFinder
 
 logger = logging.getLogger("structspec")
-
-_NO_ROWS = torch.zeros(0, dtype=torch.int64)
 
 
 class Masker:
@@ -36,6 +36,8 @@ class Masker:
         self._is_pinned = is_pinned
         # they grow, and are used in turns: what a GPU copies from must stay a while
         self._bitmasks = [allocate_bitmask(0, vocabulary.vocab_size) for _ in range(2)]
+        self._finder = WideFinder()
+        self._wide: list[Sequence[Row]] = [(), ()]  # the wide rows at their heads
         self._turn = 0
         self._stop_row = allocate_bitmask(1, vocabulary.vocab_size)
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
@@ -44,17 +46,20 @@ class Masker:
         """Rows for every guess and bonus position; matchers move behind certain tokens only.
 
         Of the requests that are to be masked (None: all constrained ones), those that have ended
-        since the step was planned, and stale ones, get none. The bitmask is a view of a buffer
-        that the call after the next overwrites.
+        since the step was planned, and stale ones, get none. Those that are not share the wide row
+        of their grammar, if it has one, and their matchers do not move. The bitmask is a view of a
+        buffer that the call after the next overwrites.
         """
         guesses = draft.guesses
         num_valid = [*map(len, guesses)]
         if is_masked is None:
             is_masked = [s.request.matcher is not None and s.is_sampled for s in batch.requests]
-        if not any(is_masked):
-            return Mask(torch.from_numpy(self._bitmasks[0][:0]), _NO_ROWS, num_valid)
-        requests = [scheduled.request for scheduled in batch.requests]
+        wide = self._finder.find(batch, is_masked, num_valid)
+        num_wide = len(wide.bitmask_rows)
+        if not num_wide and not any(is_masked):
+            return no_mask(self._vocabulary.num_words, num_valid)
         logits_rows = first_logits_rows(num_valid, [s.is_sampled for s in batch.requests])
+        requests = [scheduled.request for scheduled in batch.requests]
         rows: list[int] = []
         jobs: dict[int, FillJob] = {}
         for index in _masked(batch, is_masked):
@@ -62,19 +67,25 @@ class Masker:
             _accept(request, draft.token_ids[index][:num_certain])
             if _has_ended(request):
                 continue
-            jobs[index] = FillJob(_matcher(request), len(rows), guesses[index])
+            jobs[index] = FillJob(_matcher(request), num_wide + len(rows), guesses[index])
             request.needs_mask = False
             request.num_unseen = 1
             rows += range(logits_rows[index], logits_rows[index] + 1 + num_valid[index])
-        bitmask = self._buffer(len(rows))
+        bitmask = self._buffer(num_wide + len(rows))
+        self._put_wide(wide.bitmask_rows, bitmask)
         for backend, indices in _by_backend(requests, jobs).items():
             group = [(requests[i], jobs[i]) for i in indices]
             counts = self._fill_group(backend, group, bitmask)
             for index, count in zip(indices, counts, strict=True):
                 num_valid[index] = count
-        # of the pinned memory itself: a copy from it need not be waited for
+        places = np.arange(num_wide, len(bitmask))
         return Mask(
-            torch.from_numpy(bitmask), torch.tensor(rows, dtype=torch.int64), num_valid, jobs
+            torch.from_numpy(bitmask),  # the pinned memory itself: a copy need not be waited for
+            torch.from_numpy(np.concatenate((wide.rows, np.array(rows, np.int64)))),
+            torch.from_numpy(np.concatenate((wide.places, places))),
+            num_valid,
+            jobs,
+            wide.bitmask_rows,
         )
 
     def take_back(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> None:
@@ -169,7 +180,16 @@ class Masker:
             shape = (2 * num_rows, self._vocabulary.num_words)
             rows = torch.zeros(shape, dtype=torch.int32, pin_memory=self._is_pinned)
             self._bitmasks[self._turn] = rows.numpy()
+            self._wide[self._turn] = ()
         return self._bitmasks[self._turn][:num_rows]
+
+    def _put_wide(self, wide: Sequence[Row], bitmask: Bitmask) -> None:
+        """Write them at the head, where they are not there since the turn before."""
+        before = self._wide[self._turn]
+        for place, row in enumerate(wide):
+            if place >= len(before) or before[place] is not row:
+                bitmask[place] = row
+        self._wide[self._turn] = wide
 
     def _fill_group(
         self, backend: Backend, group: Sequence[tuple[Request, FillJob]], bitmask: Bitmask

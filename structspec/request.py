@@ -17,7 +17,7 @@ from structspec.output_text import OutputText
 
 if TYPE_CHECKING:
     from structspec.engine.batch import Parked
-    from structspec.grammars.base import CompiledGrammar, Matcher
+    from structspec.grammars.base import CompiledGrammar, Matcher, Row
 
 _SEEDS = random.Random()  # begun by the system's; asking that for every request is slow
 if hasattr(os, "register_at_fork"):
@@ -137,6 +137,7 @@ class Request:
     max_tokens: int
     compiled: Future[CompiledGrammar] | None = None  # None: unconstrained
     matcher: Matcher | None = None
+    wide_row: Row | None = None  # of its grammar
     status: RequestStatus = RequestStatus.WAITING
     token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
@@ -172,6 +173,7 @@ class Request:
     def start_matching(self, compiled: CompiledGrammar) -> None:
         """Take a matcher of the finished grammar; rows of this request are masked from now on."""
         self.matcher = compiled.matcher()
+        self.wide_row = compiled.wide_row
         self.stats.compile_ms = compiled.compile_ms
         self.stats.backend = compiled.report.backend
 

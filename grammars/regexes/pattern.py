@@ -118,8 +118,8 @@ def boundary(word: Regex, is_negative: bool, position: int) -> Pattern:
     return Choice((Join((last, no_next)), Join((no_last, next_))))
 
 
-def walk(tree: Pattern) -> Iterator[Pattern]:
-    """Every node of a tree."""
+def walk(tree: Pattern, *, enters_looks: bool = True) -> Iterator[Pattern]:
+    """Every node of a tree; else without those inside conditions, which take no text."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -129,7 +129,9 @@ def walk(tree: Pattern) -> Iterator[Pattern]:
                 pending.extend(items)
             case Choice(branches):
                 pending.extend(branches)
-            case Loop(item) | Look(item):
+            case Loop(item):
                 pending.append(item)
-            case Plain() | Refused():
+            case Look(item) if enters_looks:
+                pending.append(item)
+            case _:
                 pass

@@ -13,7 +13,7 @@ import torch
 from structspec.request import Request
 
 if TYPE_CHECKING:
-    from structspec.grammars.base import FillJob
+    from structspec.grammars.base import FillJob, Row
 
 
 class Drafting(enum.IntEnum):
@@ -119,16 +119,27 @@ class Mask:
     """The bitmask rows of one step: only constrained requests have any, and not all of them.
 
     Sampled request i has 1 + (number of its guesses) logits rows, in batch order; unsampled ones
-    have none. `rows[j]` is the logits row that `bitmask[j]` masks. The guess at `num_valid[i]`, if
-    there is one, is forbidden by the grammar and must be rejected there at the latest; rows behind
-    it are not to be used. A constrained request without rows is drawn like a free one, and its
-    grammar is asked afterwards.
+    have none. `rows[j]` is a logits row and `places[j]` the row of `bitmask` that masks it. The
+    guess at `num_valid[i]`, if there is one, is forbidden by the grammar and must be rejected there
+    at the latest; rows behind it are not to be used.
+
+    The grammar of a constrained request without a job is asked afterwards. Its logits rows are all
+    masked by the wide row of its grammar, if it has one, which other requests share; else they are
+    drawn from like those of a free request.
     """
 
-    bitmask: torch.Tensor  # [num_masked_rows, num_words] int32
+    bitmask: torch.Tensor  # [num_bitmask_rows, num_words] int32; wide rows come first
     rows: torch.Tensor  # [num_masked_rows] int64
+    places: torch.Tensor  # [num_masked_rows] int64
     num_valid: Sequence[int]  # per scheduled request
     jobs: Mapping[int, FillJob] = field(default_factory=dict)  # whose rows, by request's index
+    wide: Sequence[Row] = ()  # the wide rows at the head of the bitmask
+
+
+def no_mask(num_words: int, num_valid: Sequence[int]) -> Mask:
+    """Of a step whose rows are all drawn from as they are."""
+    nothing = torch.zeros(0, dtype=torch.int64)
+    return Mask(torch.zeros((0, num_words), dtype=torch.int32), nothing, nothing, num_valid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, product
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from structspec.engine.graphs import Graphs
 from structspec.engine.lanes import Lanes
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.staging import Field, Layout, Staging, fill_padded, make_layout
+from structspec.grammars.base import Row
 from structspec.kernels.sample_rows import sample_rows
 from structspec.kernels.sample_rows_filters import Filters
 from structspec.kernels.verify_greedy import verify_greedy
@@ -42,6 +44,7 @@ class DeviceSampler:
     `head` turns what the runner gives into logits. `last_token_ids` [max_num_rows] is written at
     every step, for the forward pass that follows. Where a constrained request has no masked rows,
     the output says which `num_runners_up` tokens come next best behind each request's last.
+    Rows that many requests share are copied when they are new.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class DeviceSampler:
         self._graphs: Graphs[tuple[int, bool]] | None = None
         self._layout = functools.lru_cache(maxsize=256)(_layout)
         self._staging = Staging(_layout(max_num_rows).num_bytes, device)
+        self._wide: Sequence[Row] = ()  # the rows at the head of that, sent in steps before
         self._constants = _Constants()
         is_pinned = device.type == "cuda"
         self._num_runners_up = num_runners_up
@@ -98,26 +102,35 @@ class DeviceSampler:
         if any(q is not None for q in draft.probs):
             num_rows = len(rows.scheduled) + sum(map(len, rows.guesses or ()))
             return self._sample_generally(self._head(hidden)[:num_rows], batch, draft, mask)
-        num_masked = len(mask.rows)
-        if num_masked:
-            with self._lanes.copying():
-                self._bitmask[:num_masked].copy_(mask.bitmask, non_blocking=True)
+        is_sent = self._send_bitmask(mask)
         layout = self._layout(len(hidden))
         self._constants.pack(self._staging.host(layout), rows, mask)
         self._staging.send(layout)
-        if num_masked:
+        if is_sent:
             self._lanes.compute_waits()
         if self._graphs is None:
             self._draw(hidden, has_filters=self._constants.has_filters)
         else:
             self._graphs((len(hidden), self._constants.has_filters))
-        if num_masked:
+        if len(mask.rows):
             self._lanes.copies_wait()  # the next step's rows go where this one reads its own
         return self._fetch(
             is_sampled,
             has_guesses=rows.guesses is not None,
-            has_unmasked=self._constants.num_constrained_rows(rows) > num_masked,
+            has_unmasked=self._constants.num_constrained > len(mask.jobs),
         )
+
+    def _send_bitmask(self, mask: Mask) -> bool:
+        """Copy the rows beside the forward pass, unless all are there since an earlier step."""
+        num_rows, num_wide = len(mask.bitmask), len(mask.wide)
+        are_known = num_wide <= len(self._wide) and all(map(is_, mask.wide, self._wide))
+        if num_rows == num_wide and are_known:
+            return False
+        self._wide = ()  # for as long as the copy may fail
+        with self._lanes.copying():
+            self._bitmask[:num_rows].copy_(mask.bitmask, non_blocking=True)
+        self._wide = mask.wide
+        return True
 
     def _draw(self, hidden: Tensor, *, has_filters: bool) -> None:
         num_rows = len(hidden)
@@ -197,7 +210,7 @@ class _Constants:
 
     def __init__(self) -> None:
         self.has_filters = False  # whether top_k, top_p or min_p limit a row
-        self._is_constrained: list[bool] = []
+        self.num_constrained = 0  # of the requests
         self._requests: list[Request] = []
         self._columns: dict[str, NDArray[Any]] = {}
         self._prompts = np.zeros(0, np.int64)  # their lengths
@@ -229,13 +242,7 @@ class _Constants:
             fill_padded(host[name], column, 0)
         host["mask_rows"].fill(-1)
         if len(mask.rows):
-            host["mask_rows"][mask.rows.numpy()] = np.arange(len(mask.rows))
-
-    def num_constrained_rows(self, rows: _Rows) -> int:
-        """Of the requests that were packed, how many logits rows have a grammar."""
-        if rows.guesses is None:
-            return sum(self._is_constrained)
-        return sum(1 + len(ids) for ids in compress(rows.guesses, self._is_constrained))
+            host["mask_rows"][mask.rows.numpy()] = mask.places.numpy()
 
     def _update(self, requests: list[Request]) -> None:
         if requests == self._requests:
@@ -246,7 +253,7 @@ class _Constants:
         self.has_filters = any(
             p.temperature > 0 and (p.top_k > 0 or p.top_p < 1 or p.min_p > 0) for p in params
         )
-        self._is_constrained = [request.compiled is not None for request in requests]
+        self.num_constrained = sum(request.compiled is not None for request in requests)
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
             "temperature": np.array([_drawable(p.temperature) for p in params], np.float32),

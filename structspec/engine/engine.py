@@ -19,6 +19,7 @@ from structspec.engine.batch import (
     Sampled,
     SamplerOutput,
     no_draft,
+    no_mask,
 )
 from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
@@ -204,8 +205,8 @@ class Engine:
         """Take in what was drawn before its grammar was ready."""
         batch, draft = Batch([parked.scheduled]), no_draft(1)
         try:
-            mask = self._masker.fill(batch, draft, [False])
-            output = self._masker.advance(batch, draft, mask, parked.output)
+            # not by `fill`: the step that runs still needs the rows it was given
+            output = self._masker.advance(batch, draft, no_mask(0, [0]), parked.output)
             self.scheduler.update(batch, draft, output)
         except Exception as error:
             self._fail(batch, error)

@@ -82,7 +82,8 @@ class RejectionSampler:
     ) -> ReadySampled:
         """New tokens per scheduled request; none for those that are not sampled."""
         assert logits.shape[1] == self._vocab_size
-        apply_bitmask(logits, mask.bitmask.to(logits.device), mask.rows.to(logits.device))
+        bitmask = mask.bitmask[mask.places]
+        apply_bitmask(logits, bitmask.to(logits.device), mask.rows.to(logits.device))
         sampled = _sampled_requests(batch, draft, mask)
         assert logits.shape[0] == sum(len(one.rows) for one in sampled)
         self._forbid_ignored_stops(logits, sampled)

@@ -36,7 +36,8 @@ class CoupledSampler:
     def __call__(self, logits: Tensor, batch: Batch, draft: Draft, mask: Mask) -> ReadySampled:
         bitmask = mask.bitmask.numpy()
         allowed = {
-            row: [*allowed_tokens(bitmask, index)] for index, row in enumerate(mask.rows.tolist())
+            row: [*allowed_tokens(bitmask, place)]
+            for row, place in zip(mask.rows.tolist(), mask.places.tolist(), strict=True)
         }
         starts = first_logits_rows(
             [*map(len, draft.guesses)], [scheduled.is_sampled for scheduled in batch.requests]

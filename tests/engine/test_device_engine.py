@@ -54,8 +54,7 @@ def grammars(loaded: LoadedModel) -> Iterator[Grammars]:
     )
     compiler = GrammarCompiler(loaded.tokenizer.vocabulary)
     compiled = [compiler.submit(constraint) for constraint in constraints]
-    for future in compiled:
-        future.result()
+    assert all(future.result().wide_row is not None for future in compiled)
     yield [None, None, *compiled]
     compiler.close()
 

@@ -36,6 +36,7 @@ def make_mask(allowed, num_valid):
     return Mask(
         torch.tensor(words, dtype=torch.int32).view(-1, 1),
         torch.tensor(list(allowed), dtype=torch.int64),
+        torch.arange(len(allowed)),
         num_valid,
     )
 

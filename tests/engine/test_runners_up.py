@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from structspec.constraint import Regex
-from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, ScheduledRequest, guessed
+from structspec.engine.batch import (
+    Batch,
+    Draft,
+    Mask,
+    SamplerOutput,
+    ScheduledRequest,
+    guessed,
+    no_mask,
+)
 from structspec.engine.device_sampler import DeviceSampler
 from structspec.engine.lanes import Lanes
 from structspec.masking import Masker
@@ -27,11 +35,9 @@ def sample(logits: torch.Tensor, batch: Batch, draft: Draft, mask: Mask, n: int)
     return sampler(logits, batch, draft, mask).read()
 
 
-def no_mask(draft: Draft) -> Mask:
+def unmasked(draft: Draft) -> Mask:
     """Nothing is masked, not even where a request has a grammar."""
-    num_words = Masker(VOCABULARY).fill(Batch([]), guessed([])).bitmask.shape[1]
-    rows = torch.zeros(0, dtype=torch.int64)
-    return Mask(torch.zeros(0, num_words, dtype=torch.int32), rows, [*map(len, draft.guesses)])
+    return no_mask(VOCABULARY.num_words, [*map(len, draft.guesses)])
 
 
 def random_logits(num_rows: int, seed: int, favourites: bytes = b"") -> torch.Tensor:
@@ -62,7 +68,7 @@ def test_the_first_that_the_grammar_takes_is_what_its_mask_would_have_left(
     draft = guessed([list(b"ab")[:num_guesses]] * len(requests))
     logits = random_logits((1 + num_guesses) * len(requests), 1, b"abXYZ")
     masked = sample(logits, batch, draft, Masker(VOCABULARY).fill(batch, draft), 4)
-    free = sample(logits, batch, draft, no_mask(draft), 4)
+    free = sample(logits, batch, draft, unmasked(draft), 4)
     taken, num_told = set(b"abcdef"), 0
     for index in range(len(requests)):
         *accepted, last = free.token_ids[index]
@@ -79,7 +85,7 @@ def test_runners_up_stand_behind_the_last_token_of_each_request() -> None:
     logits[1:, [17, 18, 19]] = torch.tensor([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [2.0, 1.0, 3.0]])
     requests = [constrained() for _ in range(3)]
     draft = guessed([[7], [], []])
-    output = sample(logits, batch_of(requests), draft, no_mask(draft), 2)
+    output = sample(logits, batch_of(requests), draft, unmasked(draft), 2)
     assert output.token_ids == [[7, 17], [18], [19]]
     assert output.runners_up == [[18, 19], [19, 17], [17, 18]]
 
@@ -88,7 +94,7 @@ def test_there_are_none_of_unsampled_requests_nor_of_those_that_filters_limit() 
     requests = [constrained(), constrained(), constrained(1.0, top_k=5)]
     draft = guessed([[], [], []])
     logits = random_logits(2, 2)
-    output = sample(logits, batch_of(requests, unsampled=[1]), draft, no_mask(draft), 3)
+    output = sample(logits, batch_of(requests, unsampled=[1]), draft, unmasked(draft), 3)
     best = logits[0].argsort(descending=True)[:4].tolist()
     assert [[*ids] for ids in output.runners_up] == [best[1:], [], []]
     assert [[*ids] for ids in output.token_ids[:2]] == [best[:1], []]
@@ -98,7 +104,7 @@ def test_fewer_are_given_where_fewer_may_be_drawn() -> None:
     logits = torch.full((1, VOCABULARY.vocab_size), float("-inf"))
     logits[0, [5, 90]] = torch.tensor([1.0, 2.0])
     draft = guessed([[]])
-    output = sample(logits, batch_of([constrained()]), draft, no_mask(draft), 3)
+    output = sample(logits, batch_of([constrained()]), draft, unmasked(draft), 3)
     assert output.token_ids == [[90]] and output.runners_up == [[5]]
 
 

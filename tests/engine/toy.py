@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, guessed
+from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, guessed, no_mask
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.engine import Engine, Sampler
 from structspec.engine.model_runner import known_token_ids
@@ -109,11 +109,7 @@ class NoMasker:
     """For unconstrained requests."""
 
     def fill(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> Mask:
-        return Mask(
-            torch.zeros((0, VOCABULARY.num_words), dtype=torch.int32),
-            torch.zeros(0, dtype=torch.int64),
-            [len(token_ids) for token_ids in draft.guesses],
-        )
+        return no_mask(VOCABULARY.num_words, [*map(len, draft.guesses)])
 
     def take_back(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> None:
         pass

@@ -57,6 +57,7 @@ class ToyGrammar:
     backend: ClassVar = ToyBackend()
     report: ClassVar = Report("toy")
     compile_ms: ClassVar = 0.0
+    wide_row: ClassVar = None
 
     def matcher(self) -> CertainMatcher:
         return self.matcher_class(VOCABULARY, [text.encode() for text in self.texts])
