@@ -36,6 +36,7 @@ from structspec.errors import (
     UnsupportedConstraint,
 )
 from structspec.request import SamplingParams, Usage
+from structspec.speculation import Speculation
 from structspec.speculative_config import SpeculativeConfig
 from structspec.vocabulary import Vocabulary
 
@@ -84,6 +85,7 @@ __all__ = [
     "PromptTooLong",
     "Regex",
     "SamplingParams",
+    "Speculation",
     "SpeculativeConfig",
     "StructspecError",
     "StructuralTag",

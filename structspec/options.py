@@ -17,6 +17,7 @@ from structspec.constraint import (
     Regex,
     StructuralTag,
     Tools,
+    find_half_character,
 )
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Finding
@@ -24,6 +25,7 @@ from structspec.prompting import SchemaInPrompt
 from structspec.request import SamplingParams
 from structspec.schema import SchemaTarget, resolve_schema
 from structspec.settings import DEFAULT_MAX_ATTEMPTS, BackendName, OnUnsupported
+from structspec.speculation import Speculation, to_speculation
 from structspec.text_target import target_of
 
 
@@ -48,7 +50,8 @@ class OtherOptions(TypedDict, total=False):
     max_tokens: int
     stop: str | Sequence[str]
     ignore_eos: bool
-    speculative: bool
+    speculative: bool | Speculation | Mapping[str, Any]
+    prediction: str | Sequence[int]
 
 
 class GenerateOptions(OtherOptions, total=False):
@@ -59,7 +62,9 @@ class GenerateOptions(OtherOptions, total=False):
     `property_order`, `closed` and `schema_in_prompt` go with `schema`; `backend`, `on_unsupported`
     and `max_attempts` with any of the four (structspec.policy says what the last two do). The
     sampling fields are those of SamplingParams; what is not given comes from the model's
-    generation config.
+    generation config. `speculative` turns drafts off, or says which (Speculation's fields, as a
+    dict too); `prediction` is what the output will likely be, as text or tokens: where it is right
+    it is drafted, where it is wrong it changes nothing.
     """
 
     schema: Any
@@ -68,7 +73,8 @@ class GenerateOptions(OtherOptions, total=False):
 SAMPLING_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("temperature", "top_p", "min_p"), (int, float)),
     **dict.fromkeys(("top_k", "seed", "max_tokens"), (int,)),
-    **dict.fromkeys(("ignore_eos", "speculative"), (bool,)),
+    "ignore_eos": (bool,),
+    "speculative": (bool, Speculation, Mapping),
     "stop": (str, list, tuple),
 }
 RAW_ONLY = ("on_result", "return_errors")
@@ -99,6 +105,7 @@ class Task:
     max_attempts: int
     schema_in_prompt: SchemaInPrompt
     sampling: Mapping[str, Any]  # fields of SamplingParams that were given
+    prediction: str | tuple[int, ...] = ()
 
     @property
     def unheld(self) -> tuple[Finding, ...]:
@@ -124,6 +131,7 @@ def resolve_options(options: GenerateOptions) -> Task:
         max_attempts=_resolve_max_attempts(given),
         schema_in_prompt=given.get("schema_in_prompt", "auto"),
         sampling=_resolve_sampling(given),
+        prediction=_resolve_prediction(given.get("prediction", ())),
     )
 
 
@@ -233,8 +241,22 @@ def _resolve_sampling(given: Mapping[str, Any]) -> dict[str, Any]:
         for string in sampling["stop"]:
             if not isinstance(string, str):
                 raise InvalidRequest(f"stop must hold strings, not {string!r}")
+    if "speculative" in sampling:
+        speculation = to_speculation(sampling["speculative"])
+        sampling |= {"speculative": speculation.is_on, "speculation": speculation}
     SamplingParams(**sampling)  # refuses what is out of range
     return sampling
+
+
+def _resolve_prediction(prediction: Any) -> str | tuple[int, ...]:
+    if isinstance(prediction, str):
+        if find_half_character(prediction) is not None:
+            raise InvalidRequest("prediction must be made of whole characters")
+        return prediction
+    is_list = isinstance(prediction, Sequence) and not isinstance(prediction, bytes)
+    if not is_list or not all(type(token_id) is int and token_id >= 0 for token_id in prediction):
+        raise InvalidRequest(f"prediction must be a string or a list of token ids: {prediction!r}")
+    return tuple(prediction)
 
 
 def _of_type(given: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, StructspecError
 from structspec.output_text import OutputText
+from structspec.speculation import Speculation
 
 if TYPE_CHECKING:
     from structspec.engine.batch import Parked
@@ -43,6 +44,7 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     speculative: bool = True
+    speculation: Speculation = Speculation()  # how, where it is on
 
     def __post_init__(self) -> None:
         for name, holds, wanted in (

@@ -56,10 +56,10 @@ class Service:
     ) -> None:
         self._request_ids = itertools.count()
         target = choose_device(device)
+        config = config or EngineConfig()
+        self._speculative = config.speculative
         self._engine_loop = EngineLoop(
-            lambda: self._build_engine(
-                model, choose_dtype(dtype, target), target, config or EngineConfig()
-            )
+            lambda: self._build_engine(model, choose_dtype(dtype, target), target, config)
         )
 
     def _build_engine(
@@ -104,8 +104,10 @@ class Service:
                 " shorten it to leave room for at least one token of output"
             )
         params = SamplingParams(**{**self._default_sampling(), **task.sampling})
+        params.speculation.check(self._speculative)
         max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
+        request.prediction_token_ids = self._encode_prediction(task.prediction)
         return Prepared(request, task)
 
     def start(self, prepared: Prepared, listener: Listener, *, is_streamed: bool = False) -> None:
@@ -142,6 +144,7 @@ class Service:
             resample(last.params),
             last.max_tokens,
             last.compiled,
+            prediction_token_ids=last.prediction_token_ids,
         )
         return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)
 
@@ -160,6 +163,17 @@ class Service:
         if task.target is not None:
             messages = show_schema(messages, task.target, task.schema_in_prompt)
         return self.tokenizer.encode_chat(messages)
+
+    def _encode_prediction(self, prediction: str | tuple[int, ...]) -> Sequence[int]:
+        if isinstance(prediction, str):
+            return self.tokenizer.encode(prediction)
+        for token_id in prediction:
+            if token_id >= self.vocabulary.vocab_size:
+                raise InvalidRequest(
+                    f"prediction holds the token {token_id}, and the vocabulary ends at"
+                    f" {self.vocabulary.vocab_size - 1}"
+                )
+        return prediction
 
 
 def to_messages(prompt: Prompt) -> list[dict[str, Any]]:

@@ -11,9 +11,8 @@ from typing import Any, Literal, get_args
 from structspec.checks import check_integers, check_numbers
 from structspec.errors import InvalidRequest
 
-DrafterName = Literal["forced", "prediction", "suffix", "ngram"]
 Method = Literal["hybrid", "forced", "prediction", "suffix", "ngram", "custom_class", "none"]
-DRAFTER_NAMES: tuple[DrafterName, ...] = get_args(DrafterName)  # the surest first
+DRAFTER_NAMES = ("forced", "prediction", "suffix", "ngram")  # the surest first
 METHODS: tuple[Method, ...] = get_args(Method)
 
 _DEFAULT_NUM_TOKENS = 15  # with the bonus row 16 rows, as cheap on a CPU as one

@@ -21,5 +21,8 @@ class Drafter(Protocol):
 
 def count_slots(scheduled: ScheduledRequest) -> int:
     """How many tokens may be drafted for this request in this step."""
-    is_wanted = scheduled.is_sampled and scheduled.request.params.speculative
-    return scheduled.num_draft_slots if is_wanted else 0
+    params = scheduled.request.params
+    if not (scheduled.is_sampled and params.speculative):
+        return 0
+    wanted = params.speculation.num_speculative_tokens
+    return scheduled.num_draft_slots if wanted is None else min(wanted, scheduled.num_draft_slots)

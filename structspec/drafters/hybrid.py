@@ -29,7 +29,7 @@ from structspec.drafters.suffix import make_suffix
 from structspec.drafters.walk import Walk
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, no_draft
 from structspec.grammars.base import Matcher, MatcherFailed
-from structspec.speculative_config import DRAFTER_NAMES, DrafterName, SpeculativeConfig
+from structspec.speculative_config import SpeculativeConfig
 from structspec.vocabulary import Vocabulary
 
 _SURE_MATCH = 3  # tokens: a match of so many is better than one of characters
@@ -50,7 +50,7 @@ class HybridDrafter:
         self._suffix = make_suffix(config)
         self._remembered_match = min(_REMEMBERED_MATCH, config.suffix_decoding_max_tree_depth - 1)
         self._prediction = PredictionDrafter(lambda request: request.prediction_token_ids)
-        self._kinds: dict[DrafterName, Callable[[Walk], int]] = {
+        self._kinds: dict[str, Callable[[Walk], int]] = {
             "forced": self._take_forced,
             "prediction": self._take_predicted,
             "suffix": self._take_likely,
@@ -115,7 +115,7 @@ class HybridDrafter:
         return walk
 
     def _draft(self, scheduled: ScheduledRequest, walk: Walk) -> None:
-        matcher, chain = walk.matcher, DRAFTER_NAMES
+        matcher, chain = walk.matcher, walk.request.params.speculation.chain
         if matcher is not None and "forced" in chain:
             walk.num_certain = walk.note(take_certain(scheduled, matcher, walk.num_slots))
         if not scheduled.may_guess:
@@ -143,8 +143,12 @@ class HybridDrafter:
     def _take_likely(self, walk: Walk) -> int:
         """Draft what a finished request wrote behind the same tokens.
 
-        A request's own text is left to prompt lookup, which finds more in it.
+        A request's own text is left to prompt lookup, which finds more in it, where it may.
         """
+        if "ngram" not in walk.request.params.speculation.chain:
+            return walk.take(
+                self._suffix.continue_from(walk.request, walk.token_ids, walk.num_guesses)
+            )
         return walk.take(
             self._suffix.continue_as_others(
                 walk.request, walk.token_ids, walk.num_guesses, min_match=self._remembered_match

@@ -1,6 +1,6 @@
 """HybridDrafter's kinds of drafts: which comes first, and where the next goes on."""
 
-from structspec import SpeculativeConfig
+from structspec import Speculation, SpeculativeConfig
 from structspec.drafters.hybrid import HybridDrafter
 from structspec.engine.batch import Batch, ScheduledRequest
 from structspec.request import RequestStatus
@@ -107,3 +107,28 @@ def test_nothing_is_kept_of_requests_that_are_finished():
     finish(drafter, request)
     for part in (drafter._suffix._known, drafter._prediction._known, drafter._ngram._buffers):
         assert not part
+
+
+def test_a_request_may_choose_its_kinds_of_drafts_and_their_order():
+    def drafted_by(*drafters):
+        request = predicting(
+            b"abcdeX",
+            texts=["abcdeX", "abcdeYZ"],
+            prompt="abcdeY",
+            written=b"abcde",
+            speculation=Speculation(drafters=drafters or None),
+        )
+        return drafted(hybrid(), request)
+
+    assert drafted_by() == b"X"
+    assert drafted_by("ngram", "prediction") == b"Y"
+    assert drafted_by("ngram", "forced") == b"YZ"
+    assert drafted_by("suffix") == b"Y"
+    assert drafted_by("forced") == b""
+
+
+def test_a_request_may_have_fewer_drafts():
+    for limit in range(1, 7):
+        wish = Speculation(num_speculative_tokens=limit)
+        request = start(BYTES, ["abcde"], speculation=wish)
+        assert drafted(hybrid(), request) == b"abcde"[:limit]
