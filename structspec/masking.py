@@ -151,6 +151,7 @@ class Masker:
                 for i, known in zip(indices, certain, strict=True)
             ]
             counts = backend.take_unseen(moves)
+            replaceable: list[int] = []
             for index, (_, token_ids), known, count in zip(
                 indices, moves, certain, counts, strict=True
             ):
@@ -159,10 +160,12 @@ class Masker:
                 elif count < len(known):
                     _fail(requests[index], AssertionError(f"token {token_ids[count]} was certain"))
                 elif count < len(token_ids):
-                    taken = [*token_ids[len(known) : count]]
-                    is_last = count == len(token_ids) - 1 and bool(output.runners_up)
-                    rivals = output.runners_up[index] if is_last else ()
-                    standing[index] = taken + _first_taken(requests[index], rivals)
+                    _diverge(requests[index])
+                    standing[index] = [*token_ids[len(known) : count]]
+                    if count == len(token_ids) - 1 and output.runners_up:
+                        replaceable.append(index)
+            if replaceable:
+                self._replace(backend, requests, replaceable, output.runners_up, standing)
         if not standing:
             return output
         tokens = [standing.get(i, ids) for i, ids in enumerate(output.token_ids)]
@@ -172,6 +175,23 @@ class Masker:
             for i, count in enumerate(output.num_accepted)
         ]
         return SamplerOutput(tokens, accepted, output.runners_up, frozenset(standing))
+
+    def _replace(
+        self,
+        backend: Backend,
+        requests: Sequence[Request],
+        indices: Sequence[int],
+        runners_up: Sequence[Sequence[int]],
+        standing: dict[int, list[int]],
+    ) -> None:
+        """Have the best runner-up that its grammar takes stand in place of a refused token."""
+        moves = [(_matcher(requests[i]), runners_up[i]) for i in indices]
+        for index, place in zip(indices, backend.take_first(moves), strict=True):
+            if isinstance(place, Exception):
+                _fail(requests[index], place)
+            elif place < len(runners_up[index]):
+                standing[index].append(runners_up[index][place])
+                requests[index].needs_mask = False
 
     def _buffer(self, num_rows: int) -> Bitmask:
         """Rows with whatever was in them."""
@@ -232,18 +252,11 @@ def _is_shown(mask: Mask, job: FillJob, token_ids: Sequence[int]) -> bool:
     return all(map(is_allowed, repeat(mask.bitmask.numpy()), rows, token_ids))
 
 
-def _first_taken(request: Request, token_ids: Sequence[int]) -> list[int]:
-    """The first of these that the grammar takes; where there is none, the next has to be masked."""
+def _diverge(request: Request) -> None:
+    """Go on from what stands; unless the refused token is replaced, the next has to be masked."""
     request.num_divergences += 1
     request.stats.num_refused += 1
-    try:
-        for token_id in token_ids:
-            if _matcher(request).accept(token_id):
-                return [token_id]
-    except Exception as error:
-        _fail(request, error)
     request.needs_mask = True
-    return []
 
 
 def _has_ended(request: Request) -> bool:

@@ -15,7 +15,7 @@ from structspec.drafters.base import count_slots
 from structspec.drafters.forced import take_certain
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
 from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move, Report
-from structspec.grammars.drafts import fill_job, take_allowed, take_each
+from structspec.grammars.drafts import fill_job, take_allowed, take_each, take_first_allowed
 from tests.drafters.toy import TextsMatcher
 from tests.engine.toy import VOCABULARY, hashed_logits
 
@@ -46,6 +46,9 @@ class ToyBackend:
 
     def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
         return take_allowed(moves)
+
+    def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
+        return take_first_allowed(moves)
 
 
 @dataclass(frozen=True)
