@@ -87,7 +87,7 @@ class Pace:
         if self._num_steps == _NUM_SETTLING:
             self._start, self._num_tokens = self._clock(), 0
         else:
-            self._num_tokens += sum(map(len, output.token_ids)) + sum(draft.num_certain)
+            self._num_tokens += _count_standing(batch, draft, output)
         self._judge(ways)
 
     def paused(self) -> None:
@@ -137,6 +137,17 @@ class Pace:
             if num_counted >= _NUM_STEPS or rate < _HOPELESS * best:
                 self._known.note(self._way, rate, now, now - self._start)
                 self._begin(self._known.next(ways, now))
+
+
+def _count_standing(batch: Batch, draft: Draft, output: SamplerOutput) -> int:
+    """How many tokens a step has brought, without those that went on from a refused one."""
+    return sum(
+        len(token_ids) + num_certain
+        for index, (scheduled, token_ids, num_certain) in enumerate(
+            zip(batch.requests, output.token_ids, draft.num_certain, strict=True)
+        )
+        if not scheduled.is_stale or index in output.diverged
+    )
 
 
 class _Records:

@@ -34,8 +34,7 @@ class Simulation:
             num_guessing += guesses
             self.now += self.seconds if guesses else 1.0
             new = [[0] * (self.tokens if guesses else 1)] * num_requests
-            draft = Draft([()] * num_requests, [None] * num_requests, [()] * num_requests, [0] * 4)
-            self.pace.landed(batch, draft, SamplerOutput(new, [0] * num_requests))
+            self.pace.landed(batch, no_draft(num_requests), SamplerOutput(new, [0] * num_requests))
         return num_guessing / num_steps
 
 
@@ -120,6 +119,22 @@ def test_masks_come_first_where_that_writes_more(
     masking.share_masked(100)
     share = masking.share_masked(2000)
     assert 0.9 < (share if is_masked else 1 - share) < 1.0
+
+
+def test_what_went_on_from_a_refused_token_is_not_counted_as_written() -> None:
+    """Unmasked steps take 1 s, and every other one is dropped; masked ones take 1.5 s."""
+    masking = Masking(1.5, 1.0)
+    request = Request(0, [0], SamplingParams(speculative=False), 100)
+    request.matcher = TextsMatcher(VOCABULARY, [b"a"])
+    num_masked = 0
+    for step in range(1000):
+        masks_first = masking.pace.masks_first
+        num_masked += masks_first
+        masking.now += 1.5 if masks_first else 1.0
+        is_stale = not masks_first and step % 2 == 0
+        share = ScheduledRequest(request, 1, 0, True, num_divergences=-1 if is_stale else 0)
+        masking.pace.landed(Batch([share]), no_draft(1), SamplerOutput([[0]], [0]))
+    assert num_masked > 800
 
 
 def test_masks_always_come_first_without_optimism_and_never_where_nothing_is_constrained() -> None:
