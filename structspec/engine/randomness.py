@@ -6,7 +6,8 @@ number is for, and the position of the token in its request's output.
 
 from __future__ import annotations
 
-DRAW, ACCEPT = 1, 2  # what a number is for: those of one position must not depend on each other
+# what a number is for: those of one position must not depend on each other
+DRAW, ACCEPT, DRAW_UNSEEN = 1, 2, 3
 
 _MASK = 2**64 - 1
 _GAMMA = 0x9E3779B97F4A7C15

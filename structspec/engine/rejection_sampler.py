@@ -25,7 +25,7 @@ from structspec.engine.batch import (
     SamplerOutput,
     ScheduledRequest,
 )
-from structspec.engine.randomness import ACCEPT, DRAW, uniforms
+from structspec.engine.randomness import ACCEPT, DRAW, DRAW_UNSEEN, uniforms
 from structspec.engine.sampling_probs import compute_target_probs
 from structspec.kernels.apply_bitmask import apply_bitmask
 from structspec.kernels.rejection_sample import rejection_sample
@@ -45,6 +45,7 @@ class _Verified:
     draft_token_ids: Sequence[int]
     draft_probs: Tensor | None
     num_valid: int
+    is_unseen: bool = False  # by its grammar, which may refuse what is drawn
 
     @property
     def rows(self) -> range:
@@ -124,6 +125,7 @@ def _sampled_requests(batch: Batch, draft: Draft, mask: Mask) -> list[_Verified]
                 guesses,
                 draft.probs[i],
                 mask.num_valid[i],
+                is_unseen=scheduled.request.compiled is not None and i not in mask.jobs,
             )
             sampled.append(one)
             row += len(one.rows)
@@ -142,7 +144,12 @@ def _verify_greedy(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, 
 
 
 def _verify_sampled(logits: Tensor, group: Sequence[_Verified]) -> tuple[Tensor, Tensor]:
-    draws = [u for one in group for u in _uniforms(one, DRAW, len(one.rows))]
+    # drawn again in place of a refused token with the same number, some would come too often
+    draws = [
+        u
+        for one in group
+        for u in _uniforms(one, DRAW_UNSEEN if one.is_unseen else DRAW, len(one.rows))
+    ]
     targets = sample(_target_probs(logits, group), _float64(draws, logits.device))
     return verify_greedy(targets, *_layout(group, logits.device))
 

@@ -21,6 +21,7 @@ from structspec.constraint import Constraint
 from structspec.engine.batch import Batch, Draft, guessed
 from structspec.grammars.base import CompiledGrammar
 from structspec.masking import Masker
+from tests.engine.coupled import HopefulPace
 from tests.engine.toy import STOP, VOCABULARY, RandomDrafter, ToyEngine, hashed_logits
 
 NUM_SAMPLES = 3000
@@ -64,7 +65,9 @@ def other_logits(context: tuple[int, ...]) -> list[float]:
     return [0.5 * a + 0.7 * b for a, b in mixed]
 
 
-def worst_deviation(kind: str, drafter: RandomDrafter, temperature: float) -> tuple[float, float]:
+def worst_deviation(
+    kind: str, drafter: RandomDrafter, temperature: float, **parts: object
+) -> tuple[float, float]:
     """How far the frequencies are from the exact distribution at most, and the bound eps."""
     constraint: Constraint | None = CONSTRAINTS[kind]
     compiler = GrammarCompiler(VOCABULARY)
@@ -74,7 +77,7 @@ def worst_deviation(kind: str, drafter: RandomDrafter, temperature: float) -> tu
         max_num_requests=64,
         speculative=SpeculativeConfig(num_speculative_tokens=3),
     )
-    toy = ToyEngine(config, drafter, masker=Masker(VOCABULARY))
+    toy = ToyEngine(config, drafter, masker=Masker(VOCABULARY), **parts)
     compiled = compiler.submit(constraint) if constraint is not None else None
     exact = dict(exact_outputs(compiled.result() if compiled else None, temperature))
     assert math.isclose(sum(exact.values()), 1.0) and len(exact) > 3
@@ -100,6 +103,11 @@ def worst_deviation(kind: str, drafter: RandomDrafter, temperature: float) -> tu
 def test_outputs_are_distributed_as_the_masked_target_writes_them(kind, drafter, temperature):
     conditional = other_logits if drafter == "probabilistic" else None
     worst, eps = worst_deviation(kind, RandomDrafter(7, conditional), temperature)
+    assert worst < eps
+
+
+def test_so_they_are_where_the_grammar_is_asked_after_the_draw():
+    worst, eps = worst_deviation("cfg", RandomDrafter(7), 1.0, pace=HopefulPace(), runs_ahead=True)
     assert worst < eps
 
 
