@@ -210,6 +210,7 @@ class Scheduler:
         if scheduled.num_preemptions != request.stats.num_preemptions:
             request.num_pending = 0  # it is drawn once more
             return
+        self._block_manager.keep(request, len(request.token_ids))
         runners_up = output.runners_up[index : index + 1]
         request.parked = Parked(
             scheduled, SamplerOutput([output.token_ids[index]], [0], runners_up)
