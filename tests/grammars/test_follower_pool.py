@@ -23,7 +23,6 @@ from tests.grammars.followed import (
     NAMES,
     fill_all,
     followed_backend,
-    followed_grammar,
     followed_matchers,
     pick,
     rows_of,
@@ -176,16 +175,18 @@ def test_pools_that_take_too_much_or_lie_still_are_freed_and_fill_again(monkeypa
 
 def test_a_used_follower_does_not_take_a_row_for_one_of_the_text_before():
     """After a call's `to` the object has to go on, after that of `send` it may end: `"}`."""
-    filler, grammar = followed_backend("smollm2"), followed_grammar("smollm2", "json-union")
+    filler = followed_backend("smollm2")
+    grammar = filler.compile(dict(NAMES)["json-union"])
     texts = [
         filler.vocabulary.encode_text(f'{{"tool": "{tool}", "to": "Ann')
-        for tool in ("send", "send", "call", "call")  # two lie ready, so each is used in turns
+        for tool in ("send", "send", "call", "call")  # two lie ready, and two come back
     ]
     assert len(texts[0]) == len(texts[1])
-    handles = set()
+    tools: dict[int, set[int]] = {}  # that each follower has seen
     for text in texts:
         matchers = followed_matchers(grammar, 2)
-        handles |= {inner_of(matcher).follower.handle for matcher in matchers}
+        for matcher in matchers:
+            tools.setdefault(inner_of(matcher).follower.handle, set()).add(text[4])
         others = [backend("smollm2", "llguidance").compile(dict(NAMES)["json-union"]).matcher()]
         assert filler.take_unseen([(m, text) for m in matchers]) == [len(text)] * 2
         assert take_each([(others[0], text)]) == [None]
@@ -193,7 +194,7 @@ def test_a_used_follower_does_not_take_a_row_for_one_of_the_text_before():
         assert all(inner_of(matcher).has_followed_row for matcher in matchers)
         np.testing.assert_array_equal(rows, np.repeat(rows_of(filler, others), 2, 0))
         del matchers
-    assert len(handles) == 4
+    assert 2 in map(len, tools.values())
 
 
 @pytest.mark.parametrize("name", [name for name, _ in NAMES])
