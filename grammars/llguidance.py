@@ -78,6 +78,7 @@ class LLGuidanceBackend:
             self._kinds[token_id] = STOP
         self.builders = ThreadPoolExecutor(self.num_threads, "structspec-originals")
         self._native_tokenizer: NativeTokenizer | None = None  # made when first wanted
+        self._is_tokenizer_ordered = False
         self._threads: FillThreads | None = None  # started with the first grammar
         self._native_lock = threading.Lock()
         self._parallel_above_s = parallel_above_s
@@ -131,11 +132,20 @@ class LLGuidanceBackend:
         return grammar
 
     def new_native_matcher(self, grammar: str) -> NativeMatcher:
-        """A matcher of the C interface; its tokenizer, made the first time, is slow to make."""
+        """A matcher of the C interface."""
+        return new_matcher(self._have_native_tokenizer(), grammar, LIMITS)
+
+    def order_native_tokenizer(self) -> None:
+        """Have the tokenizer of the C interface made in the background: it takes half a second."""
+        if not self._is_tokenizer_ordered:
+            self._is_tokenizer_ordered = True
+            self.builders.submit(self._have_native_tokenizer)
+
+    def _have_native_tokenizer(self) -> NativeTokenizer:
         with self._native_lock:
             if self._native_tokenizer is None:
                 self._native_tokenizer = make_native_tokenizer(self.vocabulary)
-        return new_matcher(self._native_tokenizer, grammar, LIMITS)
+            return self._native_tokenizer
 
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill many requests' rows: by followers, else one by one if that is quick, or in parallel.
@@ -231,6 +241,7 @@ class LLGuidanceGrammar:
         """Have what one more matcher takes built in the background."""
         self._originals.expect()
         if self.followers is not None:
+            self.backend.order_native_tokenizer()
             self.followers.expect()
 
     def matcher(self) -> LLGuidanceMatcher | GuardedMatcher:
