@@ -11,36 +11,36 @@ POEM = "Write two sentences about the sea."
 
 @pytest.fixture(scope="module")
 def plain(llm: LLM):
-    return llm.generate_raw(POEM, max_tokens=24, temperature=0, speculative=False)
+    return llm.generate_raw(POEM, max_tokens=12, temperature=0, speculative=False)
 
 
 def steps_of(llm: LLM, plain, **options):
     """How many steps the same tokens took."""
-    generation = llm.generate_raw(POEM, max_tokens=24, temperature=0, **options)
+    generation = llm.generate_raw(POEM, max_tokens=12, temperature=0, **options)
     assert generation.token_ids == plain.token_ids
     return generation.stats.num_target_steps
 
 
 def test_without_drafts_every_token_takes_a_step(plain):
-    assert plain.stats.num_target_steps == len(plain.token_ids) == 24
+    assert plain.stats.num_target_steps == len(plain.token_ids) == 12
     assert plain.stats.num_drafted == 0
 
 
 def test_a_right_prediction_is_written_in_a_few_steps(llm: LLM, plain):
     wish = Speculation(drafters=("prediction",))
-    assert steps_of(llm, plain, prediction=list(plain.token_ids), speculative=wish) == 2
-    assert steps_of(llm, plain, prediction=plain.text, speculative=wish) <= 4
+    assert steps_of(llm, plain, prediction=list(plain.token_ids), speculative=wish) == 1
+    assert steps_of(llm, plain, prediction=plain.text, speculative=wish) <= 3
 
 
 def test_a_prediction_is_drafted_in_pieces_of_the_wanted_size(llm: LLM, plain):
     wish = {"num_speculative_tokens": 3, "drafters": ["prediction"]}
-    assert steps_of(llm, plain, prediction=list(plain.token_ids), speculative=wish) == 24 / 4
+    assert steps_of(llm, plain, prediction=list(plain.token_ids), speculative=wish) == 12 / 4
 
 
 def test_a_wrong_prediction_changes_nothing(llm: LLM, plain):
     wish = Speculation(drafters=("prediction",))
     words = "A cat sat on the wall. The dog did not like it at all, and so it barked."
-    assert steps_of(llm, plain, prediction=words, speculative=wish) <= 24
+    assert steps_of(llm, plain, prediction=words, speculative=wish) <= 12
 
 
 def test_a_prediction_that_spells_a_special_token_is_text(llm: LLM):

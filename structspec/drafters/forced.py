@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from structspec.drafters.base import count_slots
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell, whole_characters
+from structspec.drafters.trust import SpellingTrust
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
 from structspec.grammars.base import Matcher, MatcherFailed
 from structspec.vocabulary import Vocabulary
@@ -15,13 +16,18 @@ _MAX_TOKEN_BYTES = 16  # of a usual token: more forced text than the slots can h
 
 
 class ForcedDrafter:
-    """Drafts what is forced and nothing else."""
+    """Drafts what is forced and nothing else.
+
+    Text that tokens may spell in several ways is left out where the model spells it otherwise.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
+        self._trust = SpellingTrust()
 
     def propose(self, batch: Batch) -> Draft:
         """The forced tokens of each constrained request."""
+        self._trust.judge()
         drafts = [self._propose_one(one) for one in batch.requests]
         token_ids = [draft for draft, _ in drafts]
         return Draft(
@@ -46,8 +52,11 @@ class ForcedDrafter:
         drafted = take_certain(scheduled, matcher, limit)
         num_certain = len(drafted)
         if scheduled.may_guess:
-            context = [*scheduled.request.last_output_token_ids(NUM_CONTEXT_TOKENS), *drafted]
-            drafted += take_spelled(matcher, context, self._vocabulary, limit - num_certain)
+            request = scheduled.request
+            if self._trust.allows():
+                context = [*request.last_output_token_ids(NUM_CONTEXT_TOKENS), *drafted]
+                drafted += take_spelled(matcher, context, self._vocabulary, limit - num_certain)
+            self._trust.note(request, drafted, range(num_certain, len(drafted)))
             matcher.rollback(len(drafted))
         return drafted, num_certain
 
@@ -62,14 +71,6 @@ def take_certain(scheduled: ScheduledRequest, matcher: Matcher, limit: int) -> l
         return list(takewhile(matcher.accept, matcher.forced_tokens(limit)))
     num_unseen = scheduled.request.num_unseen if scheduled.last_index >= 0 else 0
     return matcher.forced_tokens(limit + num_unseen)[num_unseen:]
-
-
-def take_forced(
-    matcher: Matcher, context: Sequence[int], vocabulary: Vocabulary, limit: int
-) -> list[int]:
-    """Advance a matcher by at most `limit` forced tokens, and say which they are."""
-    taken = list(takewhile(matcher.accept, matcher.forced_tokens(limit)))
-    return taken + take_spelled(matcher, [*context, *taken], vocabulary, limit - len(taken))
 
 
 def take_spelled(

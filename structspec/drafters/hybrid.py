@@ -21,11 +21,12 @@ import numpy as np
 
 from structspec.drafters.base import count_slots
 from structspec.drafters.copying import TextCopier, closing_text
-from structspec.drafters.forced import take_certain, take_forced
+from structspec.drafters.forced import take_certain, take_spelled
 from structspec.drafters.ngram import NgramDrafter
 from structspec.drafters.prediction import PredictionDrafter
 from structspec.drafters.spelling import spell
 from structspec.drafters.suffix import make_suffix
+from structspec.drafters.trust import SpellingTrust
 from structspec.drafters.walk import Walk
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, no_draft
 from structspec.grammars.base import Matcher, MatcherFailed
@@ -48,6 +49,7 @@ class HybridDrafter:
         self._ngram = NgramDrafter(config)
         self._copier = TextCopier(vocabulary)
         self._suffix = make_suffix(config)
+        self._trust = SpellingTrust()
         self._remembered_match = min(_REMEMBERED_MATCH, config.suffix_decoding_max_tree_depth - 1)
         self._prediction = PredictionDrafter(lambda request: request.prediction_token_ids)
         self._kinds: dict[str, Callable[[Walk], int]] = {
@@ -72,6 +74,7 @@ class HybridDrafter:
             self._look_around(batch)
         if not any(scheduled.num_draft_slots for scheduled in batch.requests):
             return no_draft(len(batch.requests), num_hopeful)
+        self._trust.judge()
         walks = [self._propose_one(one, max_num_guessed) for one in batch.requests]
         return Draft(
             [walk.token_ids for walk in walks],
@@ -126,12 +129,18 @@ class HybridDrafter:
         if matcher is not None:
             if walk.num_free > 0 and "forced" in chain:
                 walk.take(self._forced_stop(matcher), is_forced=True)
+            self._trust.note(walk.request, walk.token_ids, walk.spelled)
             matcher.rollback(len(walk.token_ids))
 
     def _take_forced(self, walk: Walk) -> int:
-        if walk.matcher is None:
+        matcher = walk.matcher
+        if matcher is None:
             return 0
-        return walk.note(take_forced(walk.matcher, walk.context, self._vocabulary, walk.num_free))
+        num_taken = walk.take(matcher.forced_tokens(walk.num_free), is_forced=True)
+        if walk.num_free <= 0 or not self._trust.allows():
+            return num_taken
+        spelled = take_spelled(matcher, walk.context, self._vocabulary, walk.num_free)
+        return num_taken + walk.note(spelled, is_spelled=True)
 
     def _take_predicted(self, walk: Walk) -> int:
         if not walk.request.prediction_token_ids:

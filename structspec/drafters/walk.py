@@ -25,6 +25,7 @@ class Walk:
     stop_token_ids: Collection[int]
     token_ids: list[int] = field(default_factory=list)
     is_forced: list[bool] = field(default_factory=list)
+    spelled: list[int] = field(default_factory=list)  # places of tokens that spell forced text
     num_certain: int = 0
 
     @property
@@ -53,8 +54,10 @@ class Walk:
             self.is_forced.append(is_forced)
         return len(token_ids)
 
-    def note(self, token_ids: Sequence[int]) -> int:
+    def note(self, token_ids: Sequence[int], *, is_spelled: bool = False) -> int:
         """Draft what is forced and the matcher has accepted already; says how many."""
+        if is_spelled:
+            self.spelled += range(len(self.token_ids), len(self.token_ids) + len(token_ids))
         self.token_ids += token_ids
         self.is_forced += [True] * len(token_ids)
         return len(token_ids)
