@@ -226,6 +226,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _config(options: argparse.Namespace) -> EngineConfig:
     from structspec.config import AUTO, EngineConfig
+    from structspec.speculative_config import SpeculativeConfig
 
     def given(name: str) -> int:
         value = getattr(options, name)
@@ -242,4 +243,6 @@ def _config(options: argparse.Namespace) -> EngineConfig:
         enforce_eager=options.enforce_eager,
         async_scheduling=not options.no_async,
         optimistic_sampling=not options.masks_first,
+        # what one round wrote must not be drafted in the next, which asks the same
+        speculative=SpeculativeConfig(method="hybrid", suffix_decoding_max_cached_requests=0),
     )

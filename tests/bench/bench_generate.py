@@ -23,8 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import GenerationConfig, LlamaForCausalLM
 
-from structspec import LLM
-from structspec.config import EngineConfig
+from structspec import LLM, EngineConfig, SpeculativeConfig
 from structspec.request import Request
 from tests.models.reference import reference_model
 from tests.real_requests import Pair, run_together
@@ -144,8 +143,12 @@ def main() -> None:
     console = Console(width=100)
     plain_prompt = "Explain in a few paragraphs how a lighthouse works."
 
-    # the same prompts come round after round: reading them is to be in the time of each
-    with LLM("smollm2-135m", config=EngineConfig(enable_prefix_caching=False)) as llm:
+    # the same prompts come round after round: nothing is to be known of them from the last
+    config = EngineConfig(
+        enable_prefix_caching=False,
+        speculative=SpeculativeConfig(method="hybrid", suffix_decoding_max_cached_requests=0),
+    )
+    with LLM("smollm2-135m", config=config) as llm:
         reference = on_engine_thread(llm, reference_model)
         extraction: list[Pair] = [
             (f"Extract the data from this text: {text}", {"schema": schema})
