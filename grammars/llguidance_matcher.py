@@ -106,7 +106,7 @@ class LLGuidanceMatcher:
     def drop_follower(self) -> None:
         """It has failed: from now on rows are the library's."""
         if self._claim is not None:
-            self._claim.follower = None
+            self._claim.take_away()
         self.follower = self._claim = None
 
     @property

@@ -30,11 +30,14 @@ logger = logging.getLogger("structspec")
 _NUM_ALONE = 16  # steps that a grammar's only request does without a follower
 _NUM_SPARE = 2  # that lie ready for followers gone astray
 _MAX_READY = 256  # of one grammar
+_MAX_EARLY = 512  # that matchers of this process have: beyond, they get one when a step asks
 _WORN = 32  # requests after which a follower is not used again: what its lexer has found only grows
 _FOLLOWER_BYTES = 500_000  # copies of ten templates took 455 to 540 kB
 _MAX_BYTES = 256 << 20  # of all that nobody uses, in this process
 _MAX_IDLE_S = 60.0
 _LOOK_EVERY_S = 0.1  # for what is to be freed
+
+_in_use: list[None] = []  # as a counter whose steps no other thread can split
 
 
 class Claim:
@@ -58,15 +61,25 @@ class Claim:
 
     def change(self) -> Follower | None:
         """Another follower for one that has gone astray, if one is ready."""
-        assert self.follower is not None
-        self._pool.give_back(self.follower)
-        self.follower = None
+        self._pool.give_back(self.take_away())
         self._pool.queue(self, _NUM_ALONE, is_again=True)
         return self.follower
 
+    def give(self, follower: Follower) -> None:
+        """Have this follower from now on."""
+        _in_use.append(None)
+        self.follower, self.is_queued = follower, False
+
+    def take_away(self) -> Follower:
+        """Have no follower any more; which it was."""
+        follower, self.follower = self.follower, None
+        assert follower is not None
+        _in_use.pop()
+        return follower
+
     def __del__(self) -> None:
         if self.follower is not None:
-            self._pool.give_back(self.follower)
+            self._pool.give_back(self.take_away())
 
 
 class FollowerPool:
@@ -84,6 +97,8 @@ class FollowerPool:
         self._used: deque[Follower] = deque()
         self._queue: deque[weakref.ref[Claim]] = deque()
         self._num_expected = 0
+        self._least_expected = 0  # since
+        self._counted_from = 0.0
         self._num_seen = 0  # that had, or will have, a use for a follower
         self._job: Future[None] | None = None  # one at a time: nothing is copied by two threads
         self._has_failed = False
@@ -93,6 +108,10 @@ class FollowerPool:
         """Say that one more will be claimed soon; returns at once."""
         with self._lock:
             self.last_used = time.monotonic()
+            if self.last_used > self._counted_from + _MAX_IDLE_S:
+                # so many were there all the time: their requests have ended without a matcher
+                self._num_expected -= self._least_expected
+                self._least_expected, self._counted_from = self._num_expected, self.last_used
             self._num_expected += 1
             self._num_seen += 1
             self._order()
@@ -104,8 +123,9 @@ class FollowerPool:
             self.last_used = time.monotonic()
             if self._num_expected:
                 self._num_expected -= 1
+                self._least_expected = min(self._least_expected, self._num_expected)
                 claim.is_seen = True
-                if self._num_seen > 1:
+                if self._num_seen > 1 and len(_in_use) + len(self._queue) < _MAX_EARLY:
                     self._queue_up(claim)
         return claim
 
@@ -141,14 +161,14 @@ class FollowerPool:
             self._ready.clear()
             self._used.clear()
             self._template = None
-            self._num_expected = self._num_seen = 0
+            self._num_expected = self._least_expected = self._num_seen = 0
         del freed  # here, where it keeps nobody waiting for the lock
 
     def _queue_up(self, claim: Claim) -> None:
         if self._has_failed:
             return
         if self._ready:
-            claim.follower = self._ready.popleft()
+            claim.give(self._ready.popleft())
         else:
             claim.is_queued = True
             self._queue.append(weakref.ref(claim))
@@ -204,8 +224,7 @@ class FollowerPool:
         while self._queue:
             claim = self._queue.popleft()()
             if claim is not None:
-                claim.follower = follower
-                claim.is_queued = False
+                claim.give(follower)
                 return
         self._ready.append(follower)
 

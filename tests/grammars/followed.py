@@ -40,7 +40,7 @@ def followed_matchers(grammar: LLGuidanceGrammar, num_matchers: int) -> list[Mat
         grammar.expect()
     grammar.followers.wait()
     matchers = [grammar.matcher() for _ in range(max(2, num_matchers))]
-    assert all(inner_of(matcher).follower is not None for matcher in matchers)
+    assert all(inner_of(matcher).ask_for_follower() is not None for matcher in matchers)
     return matchers[:num_matchers]
 
 

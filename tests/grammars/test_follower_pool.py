@@ -119,6 +119,35 @@ def test_a_matcher_that_nobody_expected_takes_a_follower_only_when_it_asks():
     assert all(claim.ask() is not None for claim in unexpected[:2])
 
 
+def test_of_many_waiting_requests_the_last_get_a_follower_when_a_step_asks(monkeypatch):
+    monkeypatch.setattr(llguidance_pool, "_MAX_EARLY", len(llguidance_pool._in_use) + 3)
+    pool = pool_of(threads := Later())
+    for _ in range(6):
+        pool.expect()
+    threads.work()
+    claims = [pool.claim() for _ in range(6)]
+    assert [claim.follower is not None for claim in claims] == [True] * 3 + [False] * 3
+    assert all(claim.ask() is not None for claim in claims)
+
+
+def test_matchers_that_were_expected_and_never_came_are_forgotten(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(llguidance_pool.time, "monotonic", lambda: now[0])
+    pool = pool_of(threads := Later())
+    for _ in range(50):
+        pool.expect()
+    threads.work()
+    num_bytes = pool.num_bytes
+    for _ in range(3):
+        now[0] += 61
+        pool.expect()
+        pool.claim()
+        threads.work()
+    claims = [pool.claim() for _ in range(50)]
+    assert sum(claim.is_seen for claim in claims) == 0
+    assert pool.num_bytes <= num_bytes
+
+
 def test_a_follower_comes_back_and_is_used_again_but_not_for_ever():
     pool = pool_of(threads := Later())
     num_uses = []
