@@ -125,7 +125,7 @@ class Engine:
         A fault inside a step fails the requests that took part and leaves the others alone. Those
         of a step for which the device's memory did not suffice are computed again in smaller ones.
         """
-        for parked in self.scheduler.take_compiled():
+        if parked := self.scheduler.take_compiled():
             self._judge(parked)
         flight, self._flight = self._flight, None
         was_running = flight is not None
@@ -201,12 +201,19 @@ class Engine:
             self.scheduler.update(flight.batch, flight.draft, output)
             self._pace.landed(flight.batch, flight.draft, output)
 
-    def _judge(self, parked: Parked) -> None:
+    def _judge(self, parked: Sequence[Parked]) -> None:
         """Take in what was drawn before its grammar was ready."""
-        batch, draft = Batch([parked.scheduled]), no_draft(1)
+        batch, draft = Batch([one.scheduled for one in parked]), no_draft(len(parked))
+        outputs = [one.output for one in parked]
+        output = SamplerOutput(
+            [output.token_ids[0] for output in outputs],
+            [0] * len(parked),
+            [output.runners_up[0] if output.runners_up else () for output in outputs],
+        )
         try:
             # not by `fill`: the step that runs still needs the rows it was given
-            output = self._masker.advance(batch, draft, no_mask(0, [0]), parked.output)
+            mask = no_mask(0, [0] * len(parked))
+            output = self._masker.advance(batch, draft, mask, output)
             self.scheduler.update(batch, draft, output)
         except Exception as error:
             self._fail(batch, error)

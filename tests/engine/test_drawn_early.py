@@ -11,7 +11,7 @@ from structspec.request import Request, RequestStatus
 from tests.engine.coupled import CoupledSampler, HopefulPace
 from tests.engine.recorder import Recorder
 from tests.engine.toy import VOCABULARY, hashed_logits
-from tests.engine.toy_grammar import RestlessDrafter, ToyGrammar
+from tests.engine.toy_grammar import RestlessDrafter, ToyBackend, ToyGrammar
 from tests.engine.watched import Ask, Watched, make_config
 
 PROMPT = (0, 1)
@@ -107,3 +107,24 @@ def test_one_preempted_before_its_step_is_read_is_not_kept() -> None:
     request.compiled.set_result(ToyGrammar((text_of(0),)))
     watched.run()
     Ask(PROMPT, (text_of(0),)).check(request, is_coupled=True)
+
+
+def test_all_that_wait_for_one_grammar_are_judged_with_one_question(monkeypatch) -> None:
+    asked: list[int] = []
+    take_unseen = ToyBackend.take_unseen
+    monkeypatch.setattr(
+        ToyBackend,
+        "take_unseen",
+        lambda self, moves: asked.append(len(moves)) or take_unseen(self, moves),
+    )
+    watched, compiled = watch(), Future()
+    asks = [Ask(PROMPT, (text_of(0),), seed=seed, temperature=1.0) for seed in range(5)]
+    requests = [watched.start(ask, compiled) for ask in asks]
+    for _ in range(4):
+        watched.step()
+    compiled.set_result(ToyGrammar((text_of(0),)))
+    watched.step()
+    assert asked[0] == len(requests)
+    watched.run()
+    for ask, request in zip(asks, requests, strict=True):
+        ask.check(request, is_coupled=True)
