@@ -77,6 +77,8 @@ class LLGuidanceBackend:
         for token_id in vocabulary.stop_token_ids:
             self._kinds[token_id] = STOP
         self.builders = ThreadPoolExecutor(self.num_threads, "structspec-originals")
+        # not the same: an engine may wait for originals, and nobody for followers
+        self._copiers = ThreadPoolExecutor(-(-self.num_threads // 2), "structspec-followers")
         self._native_tokenizer: NativeTokenizer | None = None  # made when first wanted
         self._is_tokenizer_ordered = False
         self._threads: FillThreads | None = None  # started with the first grammar
@@ -135,11 +137,16 @@ class LLGuidanceBackend:
         """A matcher of the C interface."""
         return new_matcher(self._have_native_tokenizer(), grammar, LIMITS)
 
+    def new_pool(self, grammar: str) -> FollowerPool:
+        """The followers of a grammar."""
+        build = partial(self.new_native_matcher, grammar)
+        return FollowerPool(build, self._copiers, self.vocabulary)
+
     def order_native_tokenizer(self) -> None:
         """Have the tokenizer of the C interface made in the background: it takes half a second."""
         if not self._is_tokenizer_ordered:
             self._is_tokenizer_ordered = True
-            self.builders.submit(self._have_native_tokenizer)
+            self._copiers.submit(self._have_native_tokenizer)
 
     def _have_native_tokenizer(self) -> NativeTokenizer:
         with self._native_lock:
@@ -228,8 +235,7 @@ class LLGuidanceGrammar:
         self.followers: FollowerPool | None = None
         if backend.has_followers:
             backend.start_threads()
-            native_build = partial(backend.new_native_matcher, lowered.grammar)
-            self.followers = FollowerPool(native_build, backend.builders, backend.vocabulary)
+            self.followers = backend.new_pool(lowered.grammar)
         self._originals = Originals(build, first, backend.builders, backend.max_originals)
 
     def pack(self) -> Packed:
