@@ -13,6 +13,8 @@ _NUM_SETTLING = 4  # steps after a change of ways, which still show the way befo
 _NUM_STEPS = 16  # of one measurement
 _FEWEST_STEPS = 4  # of one that is hopeless
 _HOPELESS = 0.6  # of the best way's tokens per second
+_NUM_OUTLIERS = 2  # slowest steps of a measurement: the machine's, not the way's
+_CHANGED = 1.3  # times as fast or slow as it was: the work is another one
 _REST = 40.0  # a way is not tried again before so many times what its last measurement took
 _WEIGHT = 0.5  # of a measurement against those before it
 
@@ -84,10 +86,11 @@ class Pace:
             self._begin(ways[0])
             return
         self._num_steps += 1
-        if self._num_steps == _NUM_SETTLING:
-            self._start, self._num_tokens = self._clock(), 0
-        else:
+        now = self._clock()
+        if self._num_steps > _NUM_SETTLING:
+            self._seconds.append(now - self._last)
             self._num_tokens += _count_standing(batch, draft, output)
+        self._last = now
         self._judge(ways)
 
     def paused(self) -> None:
@@ -123,20 +126,20 @@ class Pace:
     def _begin(self, way: Way) -> None:
         self._way = way
         self._num_steps, self._num_tokens = 0, 0
-        self._start = self._clock()
+        self._seconds: list[float] = []
+        self._last: float = self._clock()
 
     def _judge(self, ways: Sequence[Way]) -> None:
         """Go on with the way at hand, or note what it has brought and choose the next."""
-        num_counted = self._num_steps - _NUM_SETTLING
+        num_counted = len(self._seconds)
         if self._way not in ways:
-            self._begin(self._known.next(ways, self._clock()))
+            self._begin(self._known.next(ways, self._last))
         elif num_counted >= _FEWEST_STEPS:
-            now = self._clock()
-            rate = self._num_tokens / max(now - self._start, 1e-9)
-            best = self._known.best_rate(ways)
-            if num_counted >= _NUM_STEPS or rate < _HOPELESS * best:
-                self._known.note(self._way, rate, now, now - self._start)
-                self._begin(self._known.next(ways, now))
+            rate = self._num_tokens / max(_usual(self._seconds) * num_counted, 1e-9)
+            is_hopeless = rate < _HOPELESS * self._known.best_rate(ways)
+            if num_counted >= _NUM_STEPS or is_hopeless:
+                self._known.note(self._way, rate, self._last, sum(self._seconds))
+                self._begin(self._known.next(ways, self._last))
 
 
 def _count_standing(batch: Batch, draft: Draft, output: SamplerOutput) -> int:
@@ -150,6 +153,12 @@ def _count_standing(batch: Batch, draft: Draft, output: SamplerOutput) -> int:
     )
 
 
+def _usual(seconds: Sequence[float]) -> float:
+    """The mean without the slowest, as far as there are many."""
+    num_kept = max(len(seconds) - _NUM_OUTLIERS, (len(seconds) + 1) // 2)
+    return sum(sorted(seconds)[:num_kept]) / num_kept
+
+
 class _Records:
     """What was measured of each way."""
 
@@ -158,9 +167,16 @@ class _Records:
         self._due: dict[Way, float] = {}  # when it is to be tried again
 
     def note(self, way: Way, rate: float, now: float, seconds: float) -> None:
-        """Count a measurement that took so long, half against those before."""
+        """Count a measurement that took so long, half against those before.
+
+        Where it says that the work has changed, what is known of the other ways is old too.
+        """
         known = self._rates.get(way, rate)
-        self._rates[way] = known + _WEIGHT * (rate - known)
+        if known / _CHANGED <= rate <= known * _CHANGED:
+            self._rates[way] = known + _WEIGHT * (rate - known)
+        else:
+            self._rates[way] = rate
+            self._due = dict.fromkeys(self._due, now)
         self._due[way] = now + _REST * seconds
 
     def best(self, ways: Sequence[Way]) -> Way | None:
