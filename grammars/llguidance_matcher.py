@@ -24,16 +24,19 @@ class LLGuidanceMatcher:
     branch. So once the text has left that of the kept mask, the next mask is computed by a new copy
     of the original, which has kept none, behind the same tokens.
 
-    What takes time in Python is put off: tokens that a follower has taken, or that its row has
-    shown, are noted, and the library sees them when it is asked for something.
+    What takes time in Python is put off: tokens that a follower has taken, that its row has shown,
+    or that had to come, are noted, and the library sees them when it is asked for something. Forced
+    text is spelled once where it begins: half of an object's tokens are such.
     """
 
     __slots__ = (
         "__weakref__",
         "_claim",
+        "_forced",
         "_is_astray",
         "_library",
         "_markers",
+        "_num_forced_from",
         "_num_kept",
         "_num_shown",
         "_stop_token_ids",
@@ -67,6 +70,9 @@ class LLGuidanceMatcher:
         # (`_is_astray`). A new mask may be kept or not: where text is forced none is.
         self._num_kept = 0
         self._is_astray = False
+        # behind so many tokens these follow, one after the other
+        self._num_forced_from = 0
+        self._forced: list[int] = []
         original.note_user(self)
 
     @property
@@ -167,9 +173,13 @@ class LLGuidanceMatcher:
             return is_allowed_here
         if self.num_stops or not self.is_writable(token_id):
             return False
-        if not self._is_shown(token_id):
+        forced = self._next_forced()
+        if not forced:
+            return self._consume([token_id]) == 1
+        if forced[0] != token_id:
             return False
-        return self._consume([token_id]) == 1
+        self.token_ids.append(token_id)
+        return True
 
     def ends_with(self, token_id: int) -> bool:
         """Whether this is a stop token: the library is not to see it."""
@@ -215,12 +225,15 @@ class LLGuidanceMatcher:
         self._num_shown += num_taken
         return num_taken
 
-    def _is_shown(self, token_id: int) -> bool:
-        """Whether the mask may have it: where text is forced it has one token, the canonical."""
-        if not self.library.compute_ff_bytes():  # quick beside looking for tokens
-            return True
-        forced = self.library.compute_ff_tokens()
-        return not forced or forced[0] == token_id
+    def _next_forced(self) -> list[int]:
+        """The canonical tokens of what is forced here: a mask shows the first and no other."""
+        num_passed = len(self.token_ids) - self._num_forced_from
+        if not 0 <= num_passed < len(self._forced):
+            # quick beside looking for tokens
+            is_forced = bool(self.library.compute_ff_bytes())
+            self._forced = self.library.compute_ff_tokens() if is_forced else []
+            self._num_forced_from, num_passed = len(self.token_ids), 0
+        return self._forced[num_passed:] if num_passed else self._forced
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens, stop tokens included."""
@@ -231,6 +244,8 @@ class LLGuidanceMatcher:
             return
         del self.token_ids[-num_tokens:]
         num_left = len(self.token_ids)
+        if num_left < self._num_forced_from:
+            self._forced = []
         if self._num_shown > num_left:
             if not self._library.rollback(self._num_shown - num_left):
                 self.check()

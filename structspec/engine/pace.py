@@ -56,6 +56,8 @@ class Pace:
         self._clock = clock
         self._is_optimistic = is_optimistic
         self._records: dict[tuple[int, int], _Records] = {}
+        self._seconds: list[float] = []  # of the steps that are being measured
+        self._last = 0.0  # when the last step was read
         self._turn_to(0, 0)
 
     @property
@@ -126,8 +128,8 @@ class Pace:
     def _begin(self, way: Way) -> None:
         self._way = way
         self._num_steps, self._num_tokens = 0, 0
-        self._seconds: list[float] = []
-        self._last: float = self._clock()
+        self._seconds = []
+        self._last = self._clock()
 
     def _judge(self, ways: Sequence[Way]) -> None:
         """Go on with the way at hand, or note what it has brought and choose the next."""
