@@ -71,9 +71,13 @@ class HybridDrafter:
         max_num_guessed = self._max_num_guessed(batch)
         num_hopeful = self._num_hopeful(batch) if max_num_guessed else 0
         if max_num_guessed:
-            self._look_around(batch)
+            self._suffix.observe(batch)
+            self._prediction.forget_finished()
         if not any(scheduled.num_draft_slots for scheduled in batch.requests):
             return no_draft(len(batch.requests), num_hopeful)
+        if max_num_guessed:
+            self._ngram.keep_only(batch)
+            self._copier.keep_only(batch)
         self._trust.judge()
         walks = [self._propose_one(one, max_num_guessed) for one in batch.requests]
         return Draft(
@@ -83,13 +87,6 @@ class HybridDrafter:
             [walk.num_certain for walk in walks],
             num_hopeful,
         )
-
-    def _look_around(self, batch: Batch) -> None:
-        """Remember what finished requests wrote, and forget them."""
-        self._suffix.observe(batch)
-        self._prediction.forget_finished()
-        self._ngram.keep_only(batch)
-        self._copier.keep_only(batch)
 
     def _max_num_guessed(self, batch: Batch) -> int:
         """How many drafts of one request may be guesses: rows are cheap only up to a number."""
@@ -143,7 +140,7 @@ class HybridDrafter:
         return num_taken + walk.note(spelled, is_spelled=True)
 
     def _take_predicted(self, walk: Walk) -> int:
-        if not walk.request.prediction_token_ids:
+        if walk.num_guesses <= 0 or not walk.request.prediction_token_ids:
             return 0
         return walk.take(
             self._prediction.continue_from(walk.request, walk.token_ids, walk.num_guesses)

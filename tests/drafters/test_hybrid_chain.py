@@ -99,14 +99,16 @@ def test_with_too_many_requests_for_guesses_only_what_is_certain_is_drafted():
     assert draft.token_ids[:2] == [[], []]
     assert bytes(draft.token_ids[2][:4]) == b"abcd"
     assert draft.num_certain == [0, 0, 4]
+    assert not drafter._suffix._known and not drafter._prediction._known
 
 
 def test_nothing_is_kept_of_requests_that_are_finished():
     drafter = hybrid()
     request = predicting(b"abcd", prompt="abcd", texts=["abcd"])
     finish(drafter, request)
-    for part in (drafter._suffix._known, drafter._prediction._known, drafter._ngram._buffers):
-        assert not part
+    drafter.propose(batch_of(start(BYTES, ["ab", "b"], request_id=1)))
+    parts = drafter._suffix._known, drafter._prediction._known, drafter._ngram._buffers
+    assert not any(request.request_id in part for part in parts)
 
 
 def test_a_request_may_choose_its_kinds_of_drafts_and_their_order():
