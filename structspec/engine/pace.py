@@ -14,8 +14,8 @@ _NUM_STEPS = 16  # of one measurement
 _FEWEST_STEPS = 4  # of one that is hopeless
 _HOPELESS = 0.6  # of the best way's tokens per second
 _NUM_OUTLIERS = 2  # slowest steps of a measurement: the machine's, not the way's
-_CHANGED = 1.3  # times as fast or slow as it was: the work is another one
 _REST = 40.0  # a way is not tried again before so many times what its last measurement took
+_HOPELESS_REST = 400.0
 _WEIGHT = 0.5  # of a measurement against those before it
 
 
@@ -29,6 +29,9 @@ class Way(NamedTuple):
 _ALL_WAYS = [Way(*choices) for choices in product(sorted(Drafting, reverse=True), (False, True))]
 
 
+_Kind = tuple[int, bool]  # constrained: none 0, up to half 1, more 2; whether any has a wide row
+
+
 class Pace:
     """What pays is tried: the tokens per second of each way are measured, in turns.
 
@@ -40,8 +43,9 @@ class Pace:
 
     Drawing before looking saves the masks, and gives away the steps of tokens that are refused.
 
-    The slower ways are tried once in a while. What was measured is remembered by how many requests
-    there were, and how many of them had a grammar. None of it changes what is written.
+    The slower ways are tried once in a while, hopeless ones seldom. What was measured is remembered
+    by how many requests there were, how many of them had a grammar, and whether any had a wide row,
+    with which less is refused. None of it changes what is written.
     """
 
     def __init__(
@@ -55,10 +59,10 @@ class Pace:
         self._max_share_aside = max_share_aside
         self._clock = clock
         self._is_optimistic = is_optimistic
-        self._records: dict[tuple[int, int], _Records] = {}
+        self._records: dict[tuple[int, _Kind], _Records] = {}  # by the bits of their number
         self._seconds: list[float] = []  # of the steps that are being measured
         self._last = 0.0  # when the last step was read
-        self._turn_to(0, 0)
+        self._turn_to(0, (0, False))
 
     @property
     def drafting(self) -> Drafting:
@@ -78,11 +82,10 @@ class Pace:
     def landed(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
         """Count a step that was read."""
         num_requests = len(batch.requests)
-        num_constrained = sum(scheduled.request.matcher is not None for scheduled in batch.requests)
-        share = -(-2 * num_constrained // num_requests)  # none, up to half, more
+        kind = _kind_of(batch)
         has_changed = not 0.5 * self._num_requests <= num_requests <= 2 * self._num_requests
-        if has_changed or share != self._share:
-            self._turn_to(num_requests, share)
+        if has_changed or kind != self._kind:
+            self._turn_to(num_requests, kind)
         ways = self._ways(batch)
         if len(ways) == 1:
             self._begin(ways[0])
@@ -119,9 +122,9 @@ class Pace:
             and (may_choose or way.masks_first is not self._is_optimistic)
         ]
 
-    def _turn_to(self, num_requests: int, share: int) -> None:
-        self._num_requests, self._share = num_requests, share
-        self._known = self._records.setdefault((num_requests.bit_length(), share), _Records())
+    def _turn_to(self, num_requests: int, kind: _Kind) -> None:
+        self._num_requests, self._kind = num_requests, kind
+        self._known = self._records.setdefault((num_requests.bit_length(), kind), _Records())
         first = Way(Drafting.GUESSES, not self._is_optimistic)
         self._begin(self._known.best(_ALL_WAYS) or first)
 
@@ -142,6 +145,13 @@ class Pace:
             if num_counted >= _NUM_STEPS or is_hopeless:
                 self._known.note(self._way, rate, self._last, sum(self._seconds))
                 self._begin(self._known.next(ways, self._last))
+
+
+def _kind_of(batch: Batch) -> _Kind:
+    requests = [scheduled.request for scheduled in batch.requests]
+    constrained = [request for request in requests if request.matcher is not None]
+    share = -(-2 * len(constrained) // len(requests))
+    return share, any(request.wide_row is not None for request in constrained)
 
 
 def _count_standing(batch: Batch, draft: Draft, output: SamplerOutput) -> int:
@@ -169,17 +179,11 @@ class _Records:
         self._due: dict[Way, float] = {}  # when it is to be tried again
 
     def note(self, way: Way, rate: float, now: float, seconds: float) -> None:
-        """Count a measurement that took so long, half against those before.
-
-        Where it says that the work has changed, what is known of the other ways is old too.
-        """
+        """Count a measurement that took so long, half against those before."""
         known = self._rates.get(way, rate)
-        if known / _CHANGED <= rate <= known * _CHANGED:
-            self._rates[way] = known + _WEIGHT * (rate - known)
-        else:
-            self._rates[way] = rate
-            self._due = dict.fromkeys(self._due, now)
-        self._due[way] = now + _REST * seconds
+        self._rates[way] = known + _WEIGHT * (rate - known)
+        is_hopeless = rate < _HOPELESS * max(self._rates.values())
+        self._due[way] = now + (_HOPELESS_REST if is_hopeless else _REST) * seconds
 
     def best(self, ways: Sequence[Way]) -> Way | None:
         """The fastest that was measured, if any was."""

@@ -111,7 +111,7 @@ class Masking:
         return num_masked / num_steps
 
 
-@pytest.mark.parametrize(("masked", "kept", "is_masked"), [(3, 0.8, False), (1.1, 0.4, True)])
+@pytest.mark.parametrize(("masked", "kept", "is_masked"), [(1.4, 0.9, False), (1.1, 0.7, True)])
 def test_masks_come_first_where_that_writes_more(
     masked: float, kept: float, is_masked: bool
 ) -> None:
@@ -135,6 +135,13 @@ def test_what_went_on_from_a_refused_token_is_not_counted_as_written() -> None:
         share = ScheduledRequest(request, 1, 0, True, num_divergences=-1 if is_stale else 0)
         masking.pace.landed(Batch([share]), no_draft(1), SamplerOutput([[0]], [0]))
     assert num_masked > 800
+
+
+def test_a_hopeless_way_is_tried_seldom_but_not_never() -> None:
+    masking = Masking(4, 0.9)
+    masking.share_masked(100)
+    assert masking.share_masked(1500) == 0.0
+    assert 0.0 < masking.share_masked(10_000) < 0.01
 
 
 def test_masks_always_come_first_without_optimism_and_never_where_nothing_is_constrained() -> None:
