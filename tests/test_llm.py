@@ -67,7 +67,8 @@ def test_generate_raw_tells_what_it_cost(llm: LLM):
     assert one.usage.completion_tokens == len(one.token_ids)
     assert one.usage.total_tokens == one.usage.prompt_tokens + one.usage.completion_tokens
     stats = one.stats
-    assert stats.num_target_steps + stats.num_accepted == len(one.token_ids)
+    # one less where the stop token was drafted: nothing stands behind it
+    assert stats.num_target_steps + stats.num_accepted - len(one.token_ids) in (0, 1)
     assert 0 < stats.num_forced_accepted <= stats.num_forced_drafted <= stats.num_drafted
     assert stats.backend == "llguidance" and stats.compile_ms > 0 and stats.mask_ms > 0
     assert one.report is not None and one.report.exact
