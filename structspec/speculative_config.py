@@ -26,6 +26,9 @@ _METHODS_OF: dict[str, tuple[Method, ...]] = {
     "max_guess_rows": ("hybrid", "custom_class"),
 }
 
+_GUESS_ROWS_ON_CPU = 12  # more cost about as much as they bring
+_GUESS_ROWS_ON_GPU = 64  # where rows are cheap; whether guesses pay is measured
+
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
@@ -40,7 +43,7 @@ class SpeculativeConfig:
     method: Method | None = None
     model: str | None = None  # "package.module.Class", called with (vocabulary, config)
     num_speculative_tokens: int = _DEFAULT_NUM_TOKENS
-    max_guess_rows: int = 12  # drafts that may well be wrong only while a step has no more rows
+    max_guess_rows: int | None = None  # rows of a step with guesses; None: 12, on a GPU 64
     prompt_lookup_min: int = 1
     prompt_lookup_max: int = 5
     suffix_decoding_max_tree_depth: int = 24  # tokens of a match and what follows it
@@ -50,7 +53,9 @@ class SpeculativeConfig:
     suffix_decoding_min_token_prob: float = 0.1  # that all drafts up to a token hold
 
     def __post_init__(self) -> None:
-        check_integers(self, 0, "num_speculative_tokens", "max_guess_rows")
+        check_integers(self, 0, "num_speculative_tokens")
+        if self.max_guess_rows is not None:
+            check_integers(self, 0, "max_guess_rows")
         check_integers(self, 1, "prompt_lookup_min", "prompt_lookup_max")
         check_integers(self, 2, "suffix_decoding_max_tree_depth")
         check_integers(self, 0, "suffix_decoding_max_cached_requests")
@@ -78,6 +83,12 @@ class SpeculativeConfig:
                     f"unknown speculative setting {name!r}; known are {', '.join(known)}"
                 )
         return cls(**settings)
+
+    def guess_rows(self, device_type: str = "cpu") -> int:
+        """Drafts that may well be wrong are made only while a step has no more rows than this."""
+        if self.max_guess_rows is not None:
+            return self.max_guess_rows
+        return _GUESS_ROWS_ON_GPU if device_type == "cuda" else _GUESS_ROWS_ON_CPU
 
     @property
     def resolved_method(self) -> Method:

@@ -44,7 +44,9 @@ class HybridDrafter:
     In steps with too many requests for guesses it does nothing but take what is certain.
     """
 
-    def __init__(self, vocabulary: Vocabulary, config: SpeculativeConfig) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, config: SpeculativeConfig, device_type: str = "cpu"
+    ) -> None:
         self._vocabulary = vocabulary
         self._ngram = NgramDrafter(config)
         self._copier = TextCopier(vocabulary)
@@ -59,7 +61,7 @@ class HybridDrafter:
             "ngram": self._look_up,
         }
         self._stop_token_ids = frozenset(vocabulary.stop_token_ids)
-        self._max_guess_rows = config.max_guess_rows
+        self._max_guess_rows = config.guess_rows(device_type)
         self._num_speculative_tokens = config.num_speculative_tokens
         self._scratch = np.zeros((1, vocabulary.num_words), np.int32)
         self._stop_row = np.zeros(vocabulary.num_words, np.uint32)

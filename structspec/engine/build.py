@@ -72,7 +72,7 @@ def build_engine(loaded: LoadedModel, config: EngineConfig) -> BuiltEngine:
             num_free_tokens=_NUM_FREE_ON_GPU if is_cuda else 1,
             draws_early=is_cuda and config.optimistic_sampling,
         ),
-        make_drafter(vocabulary, config.speculative),
+        make_drafter(vocabulary, config.speculative, loaded.network.device.type),
         parts.runner,
         Masker(vocabulary, is_pinned=is_cuda),
         parts.sampler,
