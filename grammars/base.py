@@ -120,6 +120,7 @@ class CompiledGrammar(Protocol):
     report: Report  # what is enforced, approximated and refused
     # [num_words], allows what any row does; None where it would forbid little. Set by the compiler
     wide_row: Row | None
+    start_row: Row | None  # [num_words], the row at the start of the text, if it is at hand
 
     @property
     def compile_ms(self) -> float:

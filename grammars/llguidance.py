@@ -221,6 +221,7 @@ class LLGuidanceGrammar:
         self.backend = backend
         self.report = lowered.report
         self.wide_row: Row | None = None
+        self.start_row: Row | None = None
         self.compile_ms = 0.0
         # between what was measured when fresh (50 kB and 12 bytes a character) and after a walk
         self.num_bytes = 100_000 + 25 * len(lowered.grammar)
@@ -270,6 +271,8 @@ class LLGuidanceGrammar:
         num_taken = 0
         for _ in range(_NUM_PROBE_TOKENS):
             fill_next_token_bitmask(scout, bitmask)
+            if self.start_row is None:
+                self.start_row = bitmask[0].copy()
             allowed = allowed_tokens(bitmask, 0)
             tokens = (i for i in allowed if vocabulary.is_text(i) or i in self._markers)
             token_id = next(tokens, None)

@@ -164,6 +164,7 @@ class LMFormatEnforcerGrammar:
         self.backend = backend
         self.report = report
         self.wide_row: Row | None = None
+        self.start_row: Row | None = None
         self.compile_ms = 0.0
         self.num_bytes = 10_000  # a parser; it keeps no tables
         self._make_parser = make_parser

@@ -123,6 +123,7 @@ class OutlinesGrammar:
         self.backend = backend
         self.report = report
         self.wide_row: Row | None = None
+        self.start_row: Row | None = None
         self.compile_ms = compile_ms
         self.index = index
         self._rows: OrderedDict[int, Bitmask] = OrderedDict()

@@ -107,6 +107,7 @@ class XGrammarGrammar:
         self.backend = backend
         self.report = report
         self.wide_row: Row | None = None
+        self.start_row: Row | None = None
         self.compile_ms = compile_ms
         self.num_bytes = int(compiled.memory_size_bytes)
         self._compiled = compiled

@@ -20,6 +20,7 @@ class GrammarWithFindings:
         self._grammar = grammar
         self.report = with_unheld(grammar.report, unheld)
         self.wide_row = grammar.wide_row
+        self.start_row = grammar.start_row
 
     @property
     def compile_ms(self) -> float:

@@ -47,14 +47,15 @@ class Masker:
 
         Of the requests that are to be masked (None: all constrained ones), those that have ended
         since the step was planned, and stale ones, get none. Those that are not share the wide row
-        of their grammar, if it has one, and their matchers do not move. The bitmask is a view of a
-        buffer that the call after the next overwrites.
+        of their grammar, if it has one, or for their first token its row at the start, and their
+        matchers do not move. The bitmask is a view of a buffer that the call after the next
+        overwrites.
         """
         guesses = draft.guesses
         num_valid = [*map(len, guesses)]
         if is_masked is None:
             is_masked = [s.request.matcher is not None and s.is_sampled for s in batch.requests]
-        wide = self._finder.find(batch, is_masked, num_valid)
+        wide = self._finder.find(batch, is_masked, num_valid, _take_starts(batch, draft, is_masked))
         num_wide = len(wide.bitmask_rows)
         if not num_wide and not any(is_masked):
             return no_mask(self._vocabulary.num_words, num_valid)
@@ -236,6 +237,19 @@ class Masker:
 
     def _allow_the_end(self, job: FillJob, bitmask: Bitmask) -> None:
         bitmask[job.first_row : job.first_row + 1 + len(job.draft_token_ids)] = self._stop_row
+
+
+def _take_starts(batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> dict[int, Row]:
+    """The rows at the start of their text of those that draw their first token here, unmasked."""
+    starts = {}
+    for index, scheduled in enumerate(batch.requests):
+        row = scheduled.request.start_row
+        if row is None or not scheduled.is_sampled:
+            continue
+        scheduled.request.start_row = None
+        if not is_masked[index] and not draft.num_certain[index]:
+            starts[index] = row
+    return starts
 
 
 def _masked(batch: Batch, is_masked: Sequence[bool]) -> Iterator[int]:

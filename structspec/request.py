@@ -140,6 +140,7 @@ class Request:
     compiled: Future[CompiledGrammar] | None = None  # None: unconstrained
     matcher: Matcher | None = None
     wide_row: Row | None = None  # of its grammar
+    start_row: Row | None = None  # of its grammar, until the first token is drawn
     status: RequestStatus = RequestStatus.WAITING
     token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
@@ -176,6 +177,8 @@ class Request:
         """Take a matcher of the finished grammar; rows of this request are masked from now on."""
         self.matcher = compiled.matcher()
         self.wide_row = compiled.wide_row
+        if self.num_known_tokens == self.num_prompt_tokens:
+            self.start_row = compiled.start_row
         self.stats.compile_ms = compiled.compile_ms
         self.stats.backend = compiled.report.backend
 

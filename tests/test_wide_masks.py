@@ -138,3 +138,33 @@ def test_runners_up_of_a_wide_row_are_among_its_tokens() -> None:
     output = sampler(logits, batch, draft, mask).read()
     assert output.token_ids == [[99]]
     assert output.runners_up[0] == [97, 98, STOP]
+
+
+def test_a_first_token_is_masked_by_the_row_at_the_start_and_no_later_one_is() -> None:
+    first, guessing, masked = widely("ab"), make_request(Regex("xy")), make_request(Regex("q"))
+    certain = make_request(Regex("cd"))
+    requests = [first, guessing, masked, certain]
+    for request in requests:
+        assert request.compiled is not None
+        request.start_row = request.compiled.result().start_row
+    draft = Draft([[], list(b"x"), [], list(b"c")], [None] * 4, [[]] * 4, [0, 0, 0, 1])
+    masker, is_masked = Masker(VOCABULARY), [False, False, True, False]
+    mask = masker.fill(make_batch(*requests), draft, is_masked)
+    # logits rows: 0 first | 1 2 guessing | 3 masked | 4 behind a certain token
+    rows = {r: allowed(mask.bitmask[p]) for r, p in zip(mask.rows, mask.places, strict=True)}
+    assert {int(r): row for r, row in rows.items()} == {0: [97], 1: [120], 3: [113]}
+    assert all(request.start_row is None for request in requests)
+    mask = masker.fill(make_batch(*requests), guessed([[]] * 4), [False] * 4)
+    rows = {r: allowed(mask.bitmask[p]) for r, p in zip(mask.rows, mask.places, strict=True)}
+    assert {int(r): row for r, row in rows.items()} == {0: [97, 98, STOP]}
+
+
+def test_a_token_on_its_way_is_the_first_one() -> None:
+    request = make_request(Regex("ab"))
+    assert request.compiled is not None
+    request.num_pending = 1
+    request.start_matching(request.compiled.result())
+    assert request.start_row is None
+    request.num_pending = 0
+    request.start_matching(request.compiled.result())
+    assert request.start_row is not None and allowed(torch.from_numpy(request.start_row)) == [97]

@@ -16,6 +16,8 @@ _HOPELESS = 0.6  # of the best way's tokens per second
 _NUM_OUTLIERS = 2  # slowest steps of a measurement: the machine's, not the way's
 _REST = 40.0  # a way is not tried again before so many times what its last measurement took
 _HOPELESS_REST = 400.0
+_DRAFTING_REST = 12.0  # of ways that draft otherwise: what drafts bring changes within a text
+_DOUBT = 0.9  # masks come first only where they are surely better: a hiccup decides nothing
 _WEIGHT = 0.5  # of a measurement against those before it
 
 
@@ -141,8 +143,7 @@ class Pace:
             self._begin(self._known.next(ways, self._last))
         elif num_counted >= _FEWEST_STEPS:
             rate = self._num_tokens / max(_usual(self._seconds) * num_counted, 1e-9)
-            is_hopeless = rate < _HOPELESS * self._known.best_rate(ways)
-            if num_counted >= _NUM_STEPS or is_hopeless:
+            if num_counted >= _NUM_STEPS or self._known.is_hopeless(self._way, rate, ways):
                 self._known.note(self._way, rate, self._last, sum(self._seconds))
                 self._begin(self._known.next(ways, self._last))
 
@@ -176,24 +177,31 @@ class _Records:
 
     def __init__(self) -> None:
         self._rates: dict[Way, float] = {}  # tokens per second
-        self._due: dict[Way, float] = {}  # when it is to be tried again
+        self._tries: dict[Way, tuple[float, float]] = {}  # when the last ended, how long it took
 
     def note(self, way: Way, rate: float, now: float, seconds: float) -> None:
         """Count a measurement that took so long, half against those before."""
         known = self._rates.get(way, rate)
         self._rates[way] = known + _WEIGHT * (rate - known)
-        is_hopeless = rate < _HOPELESS * max(self._rates.values())
-        self._due[way] = now + (_HOPELESS_REST if is_hopeless else _REST) * seconds
+        self._tries[way] = now, seconds
+
+    def is_hopeless(self, way: Way, rate: float, ways: Sequence[Way]) -> bool:
+        """Whether a way that masks at another time than the best is far behind it.
+
+        Of drafts a few steps, or one place of a text, say nothing.
+        """
+        best = self.best(ways)
+        if best is None or way.masks_first == best.masks_first:
+            return False
+        return rate < _HOPELESS * self._rates[best]
 
     def best(self, ways: Sequence[Way]) -> Way | None:
         """The fastest that was measured, if any was."""
         measured = [way for way in ways if way in self._rates]
-        return max(measured, key=self._rates.__getitem__, default=None)
+        return max(measured, key=self._trusted, default=None)
 
-    def best_rate(self, ways: Sequence[Way]) -> float:
-        """Of the fastest, 0 if none was measured."""
-        best = self.best(ways)
-        return 0.0 if best is None else self._rates[best]
+    def _trusted(self, way: Way) -> float:
+        return self._rates[way] * (_DOUBT if way.masks_first else 1)
 
     def next(self, ways: Sequence[Way], now: float) -> Way:
         """One never measured, else one whose time has come, else the best."""
@@ -202,4 +210,11 @@ class _Records:
                 return way
         best = self.best(ways)
         assert best is not None
-        return next((way for way in ways if way != best and self._due[way] <= now), best)
+        return next((way for way in ways if way != best and self._is_due(way, best, now)), best)
+
+    def _is_due(self, way: Way, best: Way, now: float) -> bool:
+        ended, seconds = self._tries[way]
+        rest = _REST if way.drafting == best.drafting else _DRAFTING_REST
+        if self.is_hopeless(way, self._rates[way], [best]):
+            rest = _HOPELESS_REST
+        return now >= ended + rest * seconds

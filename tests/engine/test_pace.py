@@ -77,12 +77,11 @@ def test_what_was_measured_at_a_number_of_requests_is_remembered() -> None:
     assert simulation.pace.drafting is not Drafting.GUESSES
 
 
-def test_a_hopeless_way_is_left_before_its_measurement_is_whole() -> None:
-    simulation = Simulation(3, 2)
-    simulation.share_with_guesses(200)
-    simulation.pace.paused()  # a measurement begins
-    simulation.tokens, simulation.seconds = 1, 50
-    assert simulation.share_with_guesses(30) < 0.3
+def test_guesses_that_hold_only_further_on_in_a_text_are_found_there() -> None:
+    simulation = Simulation(1, 1.5)
+    simulation.share_with_guesses(60)
+    simulation.tokens = 6
+    assert simulation.share_with_guesses(900) > 0.5
 
 
 class Masking:
@@ -137,7 +136,13 @@ def test_what_went_on_from_a_refused_token_is_not_counted_as_written() -> None:
     assert num_masked > 800
 
 
-def test_a_hopeless_way_is_tried_seldom_but_not_never() -> None:
+def test_a_difference_that_a_hiccup_may_have_made_does_not_bring_masks_first() -> None:
+    masking = Masking(1.0, 0.95)
+    masking.share_masked(100)
+    assert masking.share_masked(2000) < 0.1
+
+
+def test_a_hopeless_way_is_left_at_once_and_tried_seldom_but_not_never() -> None:
     masking = Masking(4, 0.9)
     masking.share_masked(100)
     assert masking.share_masked(1500) == 0.0

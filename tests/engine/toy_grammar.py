@@ -11,10 +11,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import ClassVar
 
+from structspec.bitmask import allocate_bitmask
 from structspec.drafters.base import count_slots
 from structspec.drafters.forced import take_certain
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
-from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move, Report
+from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move, Report, Row
 from structspec.grammars.drafts import fill_job, take_allowed, take_each, take_first_allowed
 from tests.drafters.toy import TextsMatcher
 from tests.engine.toy import VOCABULARY, hashed_logits
@@ -61,6 +62,12 @@ class ToyGrammar:
     report: ClassVar = Report("toy")
     compile_ms: ClassVar = 0.0
     wide_row: ClassVar = None
+
+    @property
+    def start_row(self) -> Row:
+        bitmask = allocate_bitmask(1, VOCABULARY.vocab_size)
+        TextsMatcher(VOCABULARY, [text.encode() for text in self.texts]).fill(bitmask, 0)
+        return bitmask[0]
 
     def matcher(self) -> CertainMatcher:
         return self.matcher_class(VOCABULARY, [text.encode() for text in self.texts])

@@ -172,3 +172,13 @@ def test_the_compiler_gives_equal_alphabets_one_row_and_json_none(tmp_path) -> N
             rows = [compiler.submit(constraint).result().wide_row for constraint in constraints]
             assert rows[0] is not None and rows[0] is rows[1] is rows[2] is not rows[3]
             assert compiler.submit(JsonSchema({"type": "integer"})).result().wide_row is None
+
+
+@pytest.mark.parametrize("vocabulary_name", sorted(VOCABULARIES))
+@pytest.mark.parametrize("name", [name for library, name, _ in CASES if library == "llguidance"])
+def test_a_row_at_the_start_is_what_a_new_matcher_fills(name: str, vocabulary_name: str) -> None:
+    grammar = compiled(vocabulary_name, "llguidance", name)
+    assert grammar.start_row is not None
+    row = np.zeros((1, len(grammar.start_row)), np.int32)
+    grammar.matcher().fill(row, 0)
+    assert (row[0] == grammar.start_row).all()
