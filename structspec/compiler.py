@@ -22,7 +22,7 @@ from structspec.compile_lanes import ONLY_IN_THREADS, is_quick
 from structspec.compile_process import WorkerLimits
 from structspec.compile_threads import CompileThreads, Job, Steps
 from structspec.compile_workers import WorkerPool, closed, over_time
-from structspec.constraint import TOO_DEEP, Constraint
+from structspec.constraint import TOO_DEEP, Constraint, Regex
 from structspec.errors import (
     CompileTimeout,
     GrammarError,
@@ -113,6 +113,13 @@ class GrammarCompiler:
             "compile", num_threads, steps, limit_s=limit_s, idle_s=_UNUSED_S
         )
         self._slow_threads: CompileThreads | None = None
+
+    def warm_up(self) -> None:
+        """Start building what the first constraint would wait for, half a second or more.
+
+        Tables of the vocabulary, and the threads that ask grammars; returns at once.
+        """
+        self.submit(Regex("[a-z]*"))
 
     def submit(
         self, constraint: Constraint, backend: BackendName | None = None

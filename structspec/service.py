@@ -74,11 +74,9 @@ class Service:
             load_format=config.load_format,
             batch_invariant=config.batch_invariant,
         )
-        built = build_engine(loaded, config.resolved(device.type))
         self.tokenizer = loaded.tokenizer
         self.vocabulary = loaded.tokenizer.vocabulary
         self.defaults = loaded.generation
-        self.max_model_len = built.max_model_len
         self.compiler = GrammarCompiler(
             self.vocabulary,
             num_threads=config.num_compile_threads,
@@ -86,6 +84,13 @@ class Service:
             cache_dir=config.compile_cache_dir,
             max_cache_dir_bytes=config.max_compile_cache_dir_bytes,
         )
+        self.compiler.warm_up()  # beside what follows
+        try:
+            built = build_engine(loaded, config.resolved(device.type))
+        except BaseException:
+            self.compiler.close()
+            raise
+        self.max_model_len = built.max_model_len
         return built.engine
 
     def prepare(self, prompt: Prompt, task: Task) -> Prepared:

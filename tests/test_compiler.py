@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import wait
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -20,6 +21,7 @@ from structspec.errors import (
     InvalidRequest,
     UnsupportedConstraint,
 )
+from structspec.grammars import router
 from structspec.grammars.base import Report
 from structspec.vocabulary import Vocabulary
 
@@ -311,3 +313,15 @@ def test_a_compiler_closes_at_the_end_of_its_block():
         assert compiler.submit(Choice(("a",))).result().report.exact
     with pytest.raises(Cancelled):
         compiler.submit(Choice(("b",))).result()
+
+
+def test_after_warming_up_the_first_constraint_finds_its_backend_there(monkeypatch):
+    made = []
+    make = router._make
+    monkeypatch.setattr(router, "_make", lambda *args: made.append(args) or make(*args))
+    with closing(GrammarCompiler(Vocabulary.bytes())) as compiler:
+        compiler.warm_up()
+        compiler.submit(Regex("[a-z]*")).result()
+        assert len(made) == 1
+        compiler.submit(JsonSchema({"type": "integer"})).result()
+        assert len(made) == 1
