@@ -34,6 +34,7 @@ class LLGuidanceMatcher:
         "_claim",
         "_forced",
         "_is_astray",
+        "_is_forced_whole",
         "_library",
         "_markers",
         "_num_forced_from",
@@ -70,9 +71,10 @@ class LLGuidanceMatcher:
         # (`_is_astray`). A new mask may be kept or not: where text is forced none is.
         self._num_kept = 0
         self._is_astray = False
-        # behind so many tokens these follow, one after the other
+        # behind so many tokens these follow, one after the other; whether that is all of them
         self._num_forced_from = 0
         self._forced: list[int] = []
+        self._is_forced_whole = False
         original.note_user(self)
 
     @property
@@ -233,6 +235,7 @@ class LLGuidanceMatcher:
             is_forced = bool(self.library.compute_ff_bytes())
             self._forced = self.library.compute_ff_tokens() if is_forced else []
             self._num_forced_from, num_passed = len(self.token_ids), 0
+            self._is_forced_whole = False
         return self._forced[num_passed:] if num_passed else self._forced
 
     def rollback(self, num_tokens: int) -> None:
@@ -264,15 +267,29 @@ class LLGuidanceMatcher:
 
     def forced_tokens(self, limit: int) -> list[int]:
         """The canonical tokens of forced text, as far as nothing may merge with them."""
-        forced: list[int] = []
-        while len(forced) < limit and not self.num_stops and not self.library.is_accepting():
-            tokens = self.library.compute_ff_tokens()
-            num_taken = self._consume(tokens)
-            forced += tokens[:num_taken]
-            if num_taken == 0:
-                break
-        self.rollback(len(forced))
+        if self.num_stops:
+            return []
+        forced = self._next_forced()
+        is_start = len(self.token_ids) == self._num_forced_from
+        if forced and is_start and self.library.is_accepting():
+            return []
+        if forced and len(forced) < limit and not self._is_forced_whole:
+            forced = self._follow_forced(forced, limit)
         return forced[:limit]
+
+    def _follow_forced(self, forced: list[int], limit: int) -> list[int]:
+        """What is forced behind these tokens too, where a library's answer ends early."""
+        num_before, forced = len(self.token_ids), [*forced]
+        self.token_ids += forced
+        is_whole = False
+        while len(forced) < limit and not is_whole:
+            more = [] if self.library.is_accepting() else self.library.compute_ff_tokens()
+            num_taken = self._consume(more)
+            forced += more[:num_taken]
+            is_whole = num_taken == 0
+        self.rollback(len(forced))
+        self._forced, self._num_forced_from, self._is_forced_whole = forced, num_before, is_whole
+        return forced
 
     def tokens_to_end(self) -> int | None:
         """llguidance cannot know."""
