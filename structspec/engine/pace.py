@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple
 
@@ -47,7 +48,9 @@ class Pace:
 
     The slower ways are tried once in a while, hopeless ones seldom. What was measured is remembered
     by how many requests there were, how many of them had a grammar, and whether any had a wide row,
-    with which less is refused. None of it changes what is written.
+    with which less is refused. Work that changes to and fro, or has pauses, may leave no time for a
+    whole measurement: one that was broken off is gone on with, and a few steps of another kind are
+    left out. None of it changes what is written.
     """
 
     def __init__(
@@ -62,19 +65,23 @@ class Pace:
         self._clock = clock
         self._is_optimistic = is_optimistic
         self._records: dict[tuple[int, _Kind], _Records] = {}  # by the bits of their number
-        self._seconds: list[float] = []  # of the steps that are being measured
-        self._last = 0.0  # when the last step was read
-        self._turn_to(0, (0, False))
+        self._first = Way(Drafting.GUESSES, not is_optimistic)
+        self._last: float | None = None  # when the last step was read, if it was just before
+        self._worked = 0.0  # seconds without pauses
+        self._num_to_settle = _NUM_SETTLING  # steps that are not to be counted
+        self._num_other = 0  # steps of another kind, one after the other
+        self._num_requests, self._kind = 0, (0, False)
+        self._known = _Records(self._first)
 
     @property
     def drafting(self) -> Drafting:
         """What the next step may draft."""
-        return self._way.drafting
+        return self._known.measured.way.drafting
 
     @property
     def masks_first(self) -> bool:
         """Whether the next step's constrained rows are to be masked before they are sampled."""
-        return self._way.masks_first
+        return self._known.measured.way.masks_first
 
     def must_wait(self, batch: Batch, draft: Draft) -> bool:
         """Whether this step should be read before the next one is planned."""
@@ -86,23 +93,28 @@ class Pace:
         num_requests = len(batch.requests)
         kind = _kind_of(batch)
         has_changed = not 0.5 * self._num_requests <= num_requests <= 2 * self._num_requests
-        if has_changed or kind != self._kind:
+        self._num_other = 0 if kind == self._kind else self._num_other + 1
+        if has_changed or self._num_other > _NUM_SETTLING:
             self._turn_to(num_requests, kind)
-        ways = self._ways(batch)
-        if len(ways) == 1:
-            self._begin(ways[0])
-            return
-        self._num_steps += 1
         now = self._clock()
-        if self._num_steps > _NUM_SETTLING:
-            self._seconds.append(now - self._last)
-            self._num_tokens += _count_standing(batch, draft, output)
-        self._last = now
-        self._judge(ways)
+        seconds, self._last = 0.0 if self._last is None else now - self._last, now
+        self._worked += seconds
+        ways, measured = self._ways(batch), self._known.measured
+        if self._num_other or len(ways) == 1:
+            return
+        if measured.way not in ways:
+            self._begin(self._known.next(ways, self._worked))
+        elif self._num_to_settle:
+            self._num_to_settle -= 1
+        else:
+            measured.seconds.append(seconds)
+            measured.num_tokens += _count_standing(batch, draft, output)
+            self._judge(measured, ways)
 
     def paused(self) -> None:
         """Nothing was there to do for a while: time that no way of stepping is to blame for."""
-        self._begin(self._way)
+        self._last = None
+        self._settle(1)
 
     def _ways(self, batch: Batch) -> Sequence[Way]:
         """Those that differ for these requests; what makes no difference is left on."""
@@ -125,27 +137,29 @@ class Pace:
         ]
 
     def _turn_to(self, num_requests: int, kind: _Kind) -> None:
-        self._num_requests, self._kind = num_requests, kind
-        self._known = self._records.setdefault((num_requests.bit_length(), kind), _Records())
-        first = Way(Drafting.GUESSES, not self._is_optimistic)
-        self._begin(self._known.best(_ALL_WAYS) or first)
+        self._num_requests, self._kind, self._num_other = num_requests, kind, 0
+        way, key = self._known.measured.way, (num_requests.bit_length(), kind)
+        self._known = self._records.setdefault(key, _Records(self._first))
+        self._settle(1 if self._known.measured.way == way else _NUM_SETTLING)
 
     def _begin(self, way: Way) -> None:
-        self._way = way
-        self._num_steps, self._num_tokens = 0, 0
-        self._seconds = []
-        self._last = self._clock()
+        self._known.measured = _Measurement(way)
+        self._settle(_NUM_SETTLING)
 
-    def _judge(self, ways: Sequence[Way]) -> None:
+    def _settle(self, num_steps: int) -> None:
+        """Count no more steps before so many have passed."""
+        self._num_to_settle = max(self._num_to_settle, num_steps)
+
+    def _judge(self, measured: _Measurement, ways: Sequence[Way]) -> None:
         """Go on with the way at hand, or note what it has brought and choose the next."""
-        num_counted = len(self._seconds)
-        if self._way not in ways:
-            self._begin(self._known.next(ways, self._last))
-        elif num_counted >= _FEWEST_STEPS:
-            rate = self._num_tokens / max(_usual(self._seconds) * num_counted, 1e-9)
-            if num_counted >= _NUM_STEPS or self._known.is_hopeless(self._way, rate, ways):
-                self._known.note(self._way, rate, self._last, sum(self._seconds))
-                self._begin(self._known.next(ways, self._last))
+        num_counted = len(measured.seconds)
+        if num_counted < _FEWEST_STEPS:
+            return
+        seconds = max(_usual(measured.seconds) * num_counted, 1e-9)
+        rate = measured.num_tokens / seconds
+        if num_counted >= _NUM_STEPS or self._known.is_hopeless(measured.way, rate, ways):
+            self._known.note(measured.way, rate, self._worked, seconds)
+            self._begin(self._known.next(ways, self._worked))
 
 
 def _kind_of(batch: Batch) -> _Kind:
@@ -172,12 +186,22 @@ def _usual(seconds: Sequence[float]) -> float:
     return sum(sorted(seconds)[:num_kept]) / num_kept
 
 
-class _Records:
-    """What was measured of each way."""
+@dataclass(slots=True)
+class _Measurement:
+    """What the steps of one way have brought so far, without those in which it settled."""
 
-    def __init__(self) -> None:
+    way: Way
+    seconds: list[float] = field(default_factory=list)  # of each step
+    num_tokens: int = 0
+
+
+class _Records:
+    """What was measured of each way, and what is being measured."""
+
+    def __init__(self, first: Way) -> None:
+        self.measured = _Measurement(first)
         self._rates: dict[Way, float] = {}  # tokens per second
-        self._tries: dict[Way, tuple[float, float]] = {}  # when the last ended, how long it took
+        self._tries: dict[Way, tuple[float, float]] = {}  # seconds worked at its end, and in it
 
     def note(self, way: Way, rate: float, now: float, seconds: float) -> None:
         """Count a measurement that took so long, half against those before."""

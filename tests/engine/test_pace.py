@@ -179,3 +179,53 @@ def test_a_step_is_waited_for_where_many_of_its_requests_guess() -> None:
         True,
         True,
     ]
+
+
+@pytest.mark.parametrize("num_steps", [3, 12])
+def test_requests_too_short_for_a_measurement_are_measured_together(num_steps: int) -> None:
+    simulation = Simulation(2, 3)
+    shares = []
+    for _ in range(1200 // num_steps):
+        simulation.now += 1000
+        simulation.pace.paused()
+        shares.append(simulation.share_with_guesses(num_steps))
+    assert sum(shares[len(shares) // 2 :]) < 0.2 * len(shares)
+
+
+@pytest.mark.parametrize("num_steps", [1, 3, 12])
+def test_kinds_of_work_that_take_turns_are_measured_all_the_same(num_steps: int) -> None:
+    masking = Masking(1.1, 0.7)
+    for _ in range(600 // num_steps):
+        masking.share_masked(num_steps)
+        masking.share_masked(num_steps, num_constrained=2)
+    shares = [masking.share_masked(num_steps, num_constrained=n) for n in [4, 2] * 100]
+    assert sum(shares) / len(shares) > 0.7
+
+
+def test_a_hiccup_while_a_way_is_measured_does_not_put_off_its_next_try() -> None:
+    simulation = Simulation(2, 3)
+    while simulation.pace.drafting is Drafting.GUESSES:
+        simulation.share_with_guesses(1)
+    simulation.share_with_guesses(200)
+    while simulation.pace.drafting is not Drafting.GUESSES:
+        simulation.share_with_guesses(1)
+    simulation.share_with_guesses(10)
+    simulation.now += 10_000
+    simulation.share_with_guesses(100)
+    simulation.tokens, simulation.seconds = 6, 1
+    assert simulation.share_with_guesses(1500) > 0.5
+
+
+def test_steps_that_all_ways_take_alike_do_not_undo_a_choice() -> None:
+    simulation = Simulation(2, 3)
+    simulation.share_with_guesses(300)
+    while simulation.pace.drafting is Drafting.GUESSES:
+        simulation.share_with_guesses(1)
+    chosen = simulation.pace.drafting
+    plain = Request(0, [0], SamplingParams(speculative=False), 100)
+    batch = Batch([ScheduledRequest(plain, 1, 0, True)] * 4)
+    output = SamplerOutput([[0]] * 4, [0] * 4)
+    for _ in range(50):
+        simulation.now += 1
+        simulation.pace.landed(batch, no_draft(4), output)
+        assert simulation.pace.drafting is chosen
