@@ -229,8 +229,11 @@ class LLGuidanceMatcher:
 
     def _next_forced(self) -> list[int]:
         """The canonical tokens of what is forced here: a mask shows the first and no other."""
-        num_passed = len(self.token_ids) - self._num_forced_from
-        if not 0 <= num_passed < len(self._forced):
+        start = self._num_forced_from
+        num_passed = len(self.token_ids) - start
+        is_within = 0 <= num_passed < len(self._forced)
+        # a row, spelled from the last token on, may have shown another than the run has
+        if not is_within or self.token_ids[start:] != self._forced[:num_passed]:
             # quick beside looking for tokens
             is_forced = bool(self.library.compute_ff_bytes())
             self._forced = self.library.compute_ff_tokens() if is_forced else []
@@ -282,12 +285,14 @@ class LLGuidanceMatcher:
         num_before, forced = len(self.token_ids), [*forced]
         self.token_ids += forced
         is_whole = False
-        while len(forced) < limit and not is_whole:
-            more = [] if self.library.is_accepting() else self.library.compute_ff_tokens()
-            num_taken = self._consume(more)
-            forced += more[:num_taken]
-            is_whole = num_taken == 0
-        self.rollback(len(forced))
+        try:
+            while len(forced) < limit and not is_whole:
+                more = [] if self.library.is_accepting() else self.library.compute_ff_tokens()
+                num_taken = self._consume(more)
+                forced += more[:num_taken]
+                is_whole = num_taken == 0
+        finally:  # where the library has failed, a follower may go on with the text
+            self.rollback(len(forced))
         self._forced, self._num_forced_from, self._is_forced_whole = forced, num_before, is_whole
         return forced
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from structspec.bitmask import allocate_bitmask, unpack_row
-from structspec.constraint import Grammar
-from structspec.grammars.base import Backend, FillJob, Matcher
+from structspec.constraint import Grammar, Regex
+from structspec.grammars.base import Backend, FillJob, Matcher, MatcherFailed
 from structspec.grammars.drafts import fill_job
 from structspec.grammars.llguidance import LLGuidanceBackend
+from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.vocabulary import Vocabulary
 from tests.grammars.cases import CASE_IDS, CASES, VOCABULARIES, backend, compiled
 
@@ -140,6 +141,38 @@ def test_a_mask_kept_of_one_branch_is_not_seen_on_another_that_was_gone_along_un
     for row in (row_of(matcher, vocabulary), bitmask[0]):
         allowed = np.flatnonzero(unpack_row(row, vocabulary.vocab_size))
         assert allowed.tolist() == [ord("2"), ord("x"), ord("y"), 258]
+
+
+def test_forced_text_that_a_row_has_spelled_otherwise_is_gone_on_with():
+    """`xabcd` is x a bc d, but a text that begins with `a` spells `bc` by letters."""
+
+    def spell(text: str) -> list[int]:
+        return [*text.encode()] if text[:1] == "a" else [*text.encode().replace(b"bc", b"\xff")]
+
+    token_bytes = (*(bytes([i]) for i in range(255)), b"bc", None)
+    backend = LLGuidanceBackend(Vocabulary(token_bytes, (256,), spell))
+    matcher = backend.compile(Regex("xabcd")).matcher()
+    assert matcher.forced_tokens(9) == [ord("x"), ord("a"), 255, ord("d")]
+    for token_id in b"xab":
+        row = unpack_row(row_of(matcher, backend.vocabulary), backend.vocabulary.vocab_size)
+        assert np.flatnonzero(row).tolist() == [token_id]
+        assert backend.take_shown([(matcher, [token_id])]) == [None]
+    assert matcher.forced_tokens(9) == [*b"cd"]
+    assert all(map(matcher.accept, (*b"cd", 256)))
+
+
+def test_looking_for_forced_tokens_leaves_the_text_alone_where_the_library_fails(monkeypatch):
+    matcher = compiled("bytes", "llguidance", "regex-fixed").matcher()
+    assert matcher.accept(ord("y"))
+
+    def fail(tokens: list[int]) -> int:
+        assert matcher.token_ids == [*b"yes"]
+        raise MatcherFailed("out of fuel")
+
+    monkeypatch.setattr(LLGuidanceMatcher, "_consume", lambda _, tokens: fail(tokens))
+    with pytest.raises(MatcherFailed):
+        matcher.forced_tokens(9)
+    assert matcher.token_ids == [*b"y"]
 
 
 @MATCHERS
