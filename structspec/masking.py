@@ -14,8 +14,8 @@ import torch
 from structspec.bitmask import allocate_bitmask, first_logits_rows
 from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, no_mask
 from structspec.errors import EngineError
-from structspec.grammars.base import Backend, Bitmask, CompiledGrammar, FillJob, Matcher, Row
-from structspec.grammars.drafts import fill_stop_row, is_allowed, take_each
+from structspec.grammars.base import Backend, Bitmask, CompiledGrammar, FillJob, Matcher, Move, Row
+from structspec.grammars.drafts import count_taken, fill_stop_row, is_allowed, take_each
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
 from structspec.wide_masks import WideFinder
@@ -151,7 +151,12 @@ class Masker:
                 )
                 for i, known in zip(indices, certain, strict=True)
             ]
-            counts = backend.take_unseen(moves)
+            counts = [
+                _past_certain(move, len(known), count)
+                for move, known, count in zip(
+                    moves, certain, backend.take_unseen(moves), strict=True
+                )
+            ]
             replaceable: list[int] = []
             for index, (_, token_ids), known, count in zip(
                 indices, moves, certain, counts, strict=True
@@ -264,6 +269,18 @@ def _is_shown(mask: Mask, job: FillJob, token_ids: Sequence[int]) -> bool:
         return False
     rows = range(job.first_row, job.first_row + len(token_ids))
     return all(map(is_allowed, repeat(mask.bitmask.numpy()), rows, token_ids))
+
+
+def _past_certain(move: Move, num_certain: int, count: int | Exception) -> int | Exception:
+    """The count, where a refused token was certain that of the matcher which said so.
+
+    A look may want forced text spelled in another way from its middle on; the text is the same.
+    """
+    if isinstance(count, Exception) or count >= num_certain:
+        return count
+    matcher, token_ids = move
+    more = count_taken(matcher, token_ids[count:])
+    return more if isinstance(more, Exception) else count + more
 
 
 def _diverge(request: Request) -> None:

@@ -195,6 +195,22 @@ def test_certain_tokens_of_a_request_without_a_mask_are_taken_with_what_is_drawn
     assert request.matcher is not None and request.matcher.accept(STOP)
 
 
+@pytest.mark.parametrize(("text", "expected"), [(b"d", [b"d"]), (b"x", [])])
+def test_a_certain_token_that_a_look_refuses_is_left_to_the_matcher_that_named_it(
+    text, expected, monkeypatch
+):
+    request = make_request(Regex("ab[cd]"))
+    made_by = type(request.compiled.result().backend)
+    monkeypatch.setattr(made_by, "take_unseen", lambda self, moves: [0 for _ in moves])
+    masker, batch = Masker(VOCABULARY), make_batch(request)
+    draft = Draft([list(b"ab")], [None], [[True, True]], [2])
+    mask = masker.fill(batch, draft, [False])
+    output = masker.advance(batch, draft, mask, SamplerOutput([list(text)], [0]))
+    assert request.error is None
+    assert output.token_ids == [list(b"".join(expected))]
+    assert request.needs_mask == (not expected)
+
+
 def test_what_a_stale_share_of_a_step_brought_moves_nothing():
     request = make_request(Regex("abc"))
     masker, batch, draft = Masker(VOCABULARY), make_batch(request), make_draft(b"")
