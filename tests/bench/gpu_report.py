@@ -29,7 +29,8 @@ _TESTS = (
 )
 _GUESSES = (
     "`plain` has no grammar to draft from, only n-grams. Guesses are made in steps of up to 64"
-    " rows, so with more requests only what a grammar leaves no choice about is drafted, where that pays."
+    " rows, so with more requests only what a grammar leaves no choice about is drafted, where that"
+    " pays."
 )
 _TURNS = (
     "Tokens per second of the 127. Alone, beside one more plain request (what any costs), one held"
