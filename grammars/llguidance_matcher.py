@@ -24,20 +24,16 @@ class LLGuidanceMatcher:
     branch. So once the text has left that of the kept mask, the next mask is computed by a new copy
     of the original, which has kept none, behind the same tokens.
 
-    What takes time in Python is put off: tokens that a follower has taken, that its row has shown,
-    or that had to come, are noted, and the library sees them when it is asked for something. Forced
-    text is spelled once where it begins: half of an object's tokens are such.
+    What takes time in Python is put off: tokens that a follower has taken, or that its row has
+    shown, are noted, and the library sees them when it is asked for something.
     """
 
     __slots__ = (
         "__weakref__",
         "_claim",
-        "_forced",
         "_is_astray",
-        "_is_forced_whole",
         "_library",
         "_markers",
-        "_num_forced_from",
         "_num_kept",
         "_num_shown",
         "_stop_token_ids",
@@ -71,10 +67,6 @@ class LLGuidanceMatcher:
         # (`_is_astray`). A new mask may be kept or not: where text is forced none is.
         self._num_kept = 0
         self._is_astray = False
-        # behind so many tokens these follow, one after the other; whether that is all of them
-        self._num_forced_from = 0
-        self._forced: list[int] = []
-        self._is_forced_whole = False
         original.note_user(self)
 
     @property
@@ -175,13 +167,9 @@ class LLGuidanceMatcher:
             return is_allowed_here
         if self.num_stops or not self.is_writable(token_id):
             return False
-        forced = self._next_forced()
-        if not forced:
-            return self._consume([token_id]) == 1
-        if forced[0] != token_id:
+        if not self._is_shown(token_id):
             return False
-        self.token_ids.append(token_id)
-        return True
+        return self._consume([token_id]) == 1
 
     def ends_with(self, token_id: int) -> bool:
         """Whether this is a stop token: the library is not to see it."""
@@ -227,19 +215,12 @@ class LLGuidanceMatcher:
         self._num_shown += num_taken
         return num_taken
 
-    def _next_forced(self) -> list[int]:
-        """The canonical tokens of what is forced here: a mask shows the first and no other."""
-        start = self._num_forced_from
-        num_passed = len(self.token_ids) - start
-        is_within = 0 <= num_passed < len(self._forced)
-        # a row, spelled from the last token on, may have shown another than the run has
-        if not is_within or self.token_ids[start:] != self._forced[:num_passed]:
-            # quick beside looking for tokens
-            is_forced = bool(self.library.compute_ff_bytes())
-            self._forced = self.library.compute_ff_tokens() if is_forced else []
-            self._num_forced_from, num_passed = len(self.token_ids), 0
-            self._is_forced_whole = False
-        return self._forced[num_passed:] if num_passed else self._forced
+    def _is_shown(self, token_id: int) -> bool:
+        """Whether the mask may have it: where text is forced it has one token, the canonical."""
+        if not self.library.compute_ff_bytes():  # quick beside looking for tokens
+            return True
+        forced = self.library.compute_ff_tokens()
+        return not forced or forced[0] == token_id
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens, stop tokens included."""
@@ -250,8 +231,6 @@ class LLGuidanceMatcher:
             return
         del self.token_ids[-num_tokens:]
         num_left = len(self.token_ids)
-        if num_left < self._num_forced_from:
-            self._forced = []
         if self._num_shown > num_left:
             if not self._library.rollback(self._num_shown - num_left):
                 self.check()
@@ -269,31 +248,19 @@ class LLGuidanceMatcher:
         return forced.partition(SPECIAL)[0][:limit]
 
     def forced_tokens(self, limit: int) -> list[int]:
-        """The canonical tokens of forced text, as far as nothing may merge with them."""
-        if self.num_stops:
-            return []
-        forced = self._next_forced()
-        is_start = len(self.token_ids) == self._num_forced_from
-        if forced and is_start and self.library.is_accepting():
-            return []
-        if forced and len(forced) < limit and not self._is_forced_whole:
-            forced = self._follow_forced(forced, limit)
-        return forced[:limit]
+        """The canonical tokens of forced text, as far as nothing may merge with them.
 
-    def _follow_forced(self, forced: list[int], limit: int) -> list[int]:
-        """What is forced behind these tokens too, where a library's answer ends early."""
-        num_before, forced = len(self.token_ids), [*forced]
-        self.token_ids += forced
-        is_whole = False
+        Asked for one by one: behind the first of them a row may spell the rest otherwise.
+        """
+        forced: list[int] = []
         try:
-            while len(forced) < limit and not is_whole:
-                more = [] if self.library.is_accepting() else self.library.compute_ff_tokens()
-                num_taken = self._consume(more)
-                forced += more[:num_taken]
-                is_whole = num_taken == 0
-        finally:  # where the library has failed, a follower may go on with the text
+            while len(forced) < limit and not self.num_stops and not self.library.is_accepting():
+                tokens = self.library.compute_ff_tokens()[:1]
+                if self._consume(tokens) == 0:
+                    break
+                forced += tokens
+        finally:
             self.rollback(len(forced))
-        self._forced, self._num_forced_from, self._is_forced_whole = forced, num_before, is_whole
         return forced
 
     def tokens_to_end(self) -> int | None:

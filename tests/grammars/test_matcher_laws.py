@@ -143,7 +143,7 @@ def test_a_mask_kept_of_one_branch_is_not_seen_on_another_that_was_gone_along_un
         assert allowed.tolist() == [ord("2"), ord("x"), ord("y"), 258]
 
 
-def test_forced_text_that_a_row_has_spelled_otherwise_is_gone_on_with():
+def test_forced_tokens_are_those_that_rows_show_one_after_the_other():
     """`xabcd` is x a bc d, but a text that begins with `a` spells `bc` by letters."""
 
     def spell(text: str) -> list[int]:
@@ -152,24 +152,28 @@ def test_forced_text_that_a_row_has_spelled_otherwise_is_gone_on_with():
     token_bytes = (*(bytes([i]) for i in range(255)), b"bc", None)
     backend = LLGuidanceBackend(Vocabulary(token_bytes, (256,), spell))
     matcher = backend.compile(Regex("xabcd")).matcher()
-    assert matcher.forced_tokens(9) == [ord("x"), ord("a"), 255, ord("d")]
-    for token_id in b"xab":
+    forced = matcher.forced_tokens(9)
+    assert backend.vocabulary.decode_bytes(forced) == b"xabcd"
+    for place, token_id in enumerate(forced):
+        assert matcher.forced_tokens(9) == forced[place:]
         row = unpack_row(row_of(matcher, backend.vocabulary), backend.vocabulary.vocab_size)
         assert np.flatnonzero(row).tolist() == [token_id]
-        assert backend.take_shown([(matcher, [token_id])]) == [None]
-    assert matcher.forced_tokens(9) == [*b"cd"]
-    assert all(map(matcher.accept, (*b"cd", 256)))
+        assert matcher.accept(token_id)
+    assert matcher.forced_tokens(9) == [] and matcher.accept(256)
 
 
 def test_looking_for_forced_tokens_leaves_the_text_alone_where_the_library_fails(monkeypatch):
     matcher = compiled("bytes", "llguidance", "regex-fixed").matcher()
     assert matcher.accept(ord("y"))
+    consume, consumed = LLGuidanceMatcher._consume, []
 
-    def fail(tokens: list[int]) -> int:
-        assert matcher.token_ids == [*b"yes"]
-        raise MatcherFailed("out of fuel")
+    def fail_at_last(matcher: LLGuidanceMatcher, tokens: list[int]) -> int:
+        consumed.extend(tokens)
+        if bytes(consumed) == b"es":
+            raise MatcherFailed("out of fuel")
+        return consume(matcher, tokens)
 
-    monkeypatch.setattr(LLGuidanceMatcher, "_consume", lambda _, tokens: fail(tokens))
+    monkeypatch.setattr(LLGuidanceMatcher, "_consume", fail_at_last)
     with pytest.raises(MatcherFailed):
         matcher.forced_tokens(9)
     assert matcher.token_ids == [*b"y"]
