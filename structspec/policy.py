@@ -80,11 +80,11 @@ def unless_unsupported(
         if (error := done.exception()) is not None:
             checked.set_exception(error)
             return
-        grammar = GrammarWithFindings(done.result(), unheld) if unheld else done.result()
         try:
+            grammar = GrammarWithFindings(done.result(), unheld) if unheld else done.result()
             check_report(grammar.report, constraint, on_unsupported)
-        except UnsupportedConstraint as refusal:
-            checked.set_exception(refusal)
+        except Exception as reason:  # a refusal; or a fault of ours, which must keep nobody waiting
+            checked.set_exception(reason)
         else:
             checked.set_result(grammar)
 

@@ -37,6 +37,8 @@ LOOSER = Report("toy", approximated=tuple(Finding(f"#/{i}", "uniqueItems") for i
 class ToyGrammar:
     """All of a CompiledGrammar that a finished request is asked for."""
 
+    wide_row = start_row = None
+
     def __init__(self, report: Report) -> None:
         self.report = report
 
@@ -104,6 +106,14 @@ def test_a_grammar_that_is_accepted_or_failed_comes_through_as_it_is() -> None:
     assert isinstance(
         unless_unsupported(failed, JsonSchema(UNIQUE), "error").exception(0), GrammarError
     )
+
+
+def test_a_grammar_that_cannot_be_read_fails_who_waits_for_it() -> None:
+    done: Future[Any] = Future()
+    done.set_result(object())
+    for unheld in ((), (Finding("#/a", "after validator check"),)):
+        told = unless_unsupported(done, JsonSchema(UNIQUE), "error", unheld)
+        assert isinstance(told.exception(0), AttributeError)
 
 
 def test_what_only_the_type_checks_is_part_of_the_report_and_of_no_other() -> None:
