@@ -250,9 +250,7 @@ class _Constants:
         self._requests = requests
         self._prompts = np.array([request.num_prompt_tokens for request in requests], np.int64)
         params = [request.params for request in requests]
-        self.has_filters = any(
-            p.temperature > 0 and (p.top_k > 0 or p.top_p < 1 or p.min_p > 0) for p in params
-        )
+        self.has_filters = any(p.is_filtered for p in params)
         self.num_constrained = sum(request.compiled is not None for request in requests)
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
