@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from structspec.engine import rejection_sampler
+from structspec.engine import verifiers
 from structspec.engine.batch import Batch, Mask, ScheduledRequest, guessed
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.request import Request, SamplingParams
@@ -73,7 +73,7 @@ def test_greedy_respects_the_bitmask_and_the_forbidden_draft():
 
 
 def test_greedy_makes_no_probabilities(monkeypatch):
-    monkeypatch.delattr(rejection_sampler, "compute_target_probs")
+    monkeypatch.delattr(verifiers, "compute_target_probs")
     output = run(one_hot_logits(1, 2), [make_request(), make_request()], [[], []])
     assert output.token_ids == [[1], [2]]
 
