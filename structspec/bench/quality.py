@@ -16,6 +16,7 @@ from structspec.bench.quality_tasks import ExtractionTask
 from structspec.config import EngineConfig
 from structspec.errors import GenerationError
 from structspec.llm import LLM
+from structspec.speculative_config import SpeculativeConfig
 
 MAX_TOKENS = 128  # the longest right answer, indented, has 88
 
@@ -27,6 +28,7 @@ def run_quality(
     tasks: Sequence[ExtractionTask],
     configurations: Sequence[Configuration],
     file: OutputFile,
+    speculative: SpeculativeConfig,
 ) -> dict[str, list[Output]]:
     """The outputs of each configuration, in the order of the tasks; those in the file are reused.
 
@@ -36,7 +38,7 @@ def run_quality(
     pairs = list(_in_turn(tasks, configurations))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         writing = progress.add_task("writing", total=len(pairs))
-        for _ in _write_missing(model, pairs, file):
+        for _ in _write_missing(model, pairs, file, speculative):
             progress.advance(writing)
         scoring = progress.add_task("scoring", total=len(pairs))
         for _ in _score_missing(model, pairs, file):
@@ -63,13 +65,16 @@ def _output(model: str, asked: Asked, file: OutputFile) -> Output:
     return output
 
 
-def _write_missing(model: str, pairs: Sequence[Asked], file: OutputFile) -> Iterator[None]:
+def _write_missing(
+    model: str, pairs: Sequence[Asked], file: OutputFile, speculative: SpeculativeConfig
+) -> Iterator[None]:
     missing = [asked for asked in pairs if file.get(output_key(model, *asked)) is None]
     yield from [None] * (len(pairs) - len(missing))
     if not missing:
         return
     # what one configuration reads must not make the next one quicker
-    with LLM(model, config=EngineConfig(enable_prefix_caching=False)) as llm:
+    config = EngineConfig(enable_prefix_caching=False, speculative=speculative)
+    with LLM(model, config=config) as llm:
         llm.generate("Hello", max_tokens=4)  # the first request of a process pays for warming up
         for task, configuration in missing:
             key = output_key(model, task, configuration)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from structspec.cli.bench_engine import add_engine
 from structspec.cli.bench_shared import check_positive, wide_console
+from structspec.cli.speculation import add_speculation, is_any_given, read_speculation
 
 DESCRIPTION = """\
 Walk every instance of DATA token by token through each backend's masks, in worker processes with
@@ -96,6 +97,7 @@ def _add_quality(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "--wrong", type=Path, metavar="FILE", help="write what is not right, as JSON lines"
     )
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    add_speculation(parser)
 
 
 def run_bench_grammars(options: argparse.Namespace) -> int:
@@ -150,11 +152,15 @@ def run_bench_quality(options: argparse.Namespace) -> int:
     from structspec.bench.quality_summary import summarize
     from structspec.bench.quality_tables import quality_table, write_wrong
     from structspec.bench.quality_tasks import make_tasks
+    from structspec.errors import InvalidRequest
 
     configurations = choose_configurations(options.only)
     check_positive("tasks", options.tasks)
+    if options.resume is not None and is_any_given(options):
+        raise InvalidRequest("--resume keeps outputs of the default drafts: it takes no --spec-…")
+    speculative = read_speculation(options)
     tasks, file = make_tasks(options.tasks, options.seed), OutputFile(options.resume)
-    outputs = run_quality(options.model, tasks, configurations, file)
+    outputs = run_quality(options.model, tasks, configurations, file, speculative)
     if options.wrong is not None:
         write_wrong(options.wrong, tasks, outputs)
     summaries = summarize(tasks, outputs)

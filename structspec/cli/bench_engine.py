@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from structspec.cli.bench_shared import check_positive, wide_console
+from structspec.cli.speculation import add_speculation, is_any_given, read_unremembered
 from structspec.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def add_engine(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     _add_how_much(parser.add_argument_group("how much is run"))
     _add_what(parser.add_argument_group("model and engine"))
+    add_speculation(parser)
 
 
 def _add_how_much(group: argparse._ArgumentGroup) -> None:
@@ -150,6 +152,8 @@ def run_bench_engine(options: argparse.Namespace) -> int:
     from structspec.bench.engine_workload import read_workload
 
     parts = _choose_parts(options.part)
+    if is_any_given(options) and "drafts" not in parts:
+        raise InvalidRequest("how to draft matters to the part drafts alone: add --part drafts")
     settings, config = _settings(options), _config(options)
     workload = read_workload(options.data, is_bounded=not options.unbounded)
     figures: list[Figure] = []
@@ -226,7 +230,6 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _config(options: argparse.Namespace) -> EngineConfig:
     from structspec.config import AUTO, EngineConfig
-    from structspec.speculative_config import SpeculativeConfig
 
     def given(name: str) -> int:
         value = getattr(options, name)
@@ -244,5 +247,5 @@ def _config(options: argparse.Namespace) -> EngineConfig:
         async_scheduling=not options.no_async,
         optimistic_sampling=not options.masks_first,
         # what one round wrote must not be drafted in the next, which asks the same
-        speculative=SpeculativeConfig(method="hybrid", suffix_decoding_max_cached_requests=0),
+        speculative=read_unremembered(options),
     )

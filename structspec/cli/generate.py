@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from structspec.cli.inputs import load_schema, read_file
-from structspec.cli.speculation import read_speculation
+from structspec.cli.speculation import check_speculation, read_prediction, read_speculation
 from structspec.config import EngineConfig
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def run_generate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     check(arguments)
-    config = EngineConfig(speculative=read_speculation(options))
+    speculative = read_speculation(options)
+    check_speculation(options, speculative)
+    config = EngineConfig(speculative=speculative)
     # Only a person who waits sees it: on a terminal, and gone before the output comes.
     with Console(stderr=True).status(f"Loading {options.model}") as status:
         from structspec.llm import LLM
@@ -82,6 +84,7 @@ def read_arguments(options: argparse.Namespace) -> dict[str, Any]:
         arguments["schema"] = load_schema(options.schema)
     if options.grammar is not None:
         arguments["grammar"] = read_file(options.grammar)
+    arguments["prediction"] = read_prediction(options)
     return {name: value for name, value in arguments.items() if value is not None}
 
 

@@ -1,149 +1,139 @@
-"""Drafters that look at tokens alone: microseconds per added token and per draft.
+"""Tokens per target step and speed beside plain decoding, by drafter and kind of work.
 
-python -m tests.bench.bench_drafters
+python -m tests.bench.bench_drafters [--method hybrid --method forced] [--lines FILE]
+
+Two engines are open at once, one that drafts nothing. Each task is written by both, one right after
+the other, at temperature 0; both must write the same. The ratio of speeds is that of all seconds of
+a kind, prompts included. Nothing is remembered from task to task but in rows marked "again", where
+the same kind of work is asked for once more, with other words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from time import perf_counter
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
+from structspec import LLM, EngineConfig, SpeculativeConfig
+from structspec.request import Request
+from structspec.speculative_config import Method
+from tests.bench.drafting_tasks import tasks_by_kind
+from tests.bench.timing import print_table
+from tests.real_requests import Pair, run_alone
 
-from structspec.config import SpeculativeConfig
-from structspec.drafters.base import Drafter
-from structspec.drafters.ngram import NgramDrafter
-from structspec.drafters.prediction import PredictionDrafter
-from structspec.drafters.suffix import SuffixDrafter
-from structspec.drafters.suffix_responses import ResponseMemory
-from structspec.drafters.suffix_tree import SuffixSettings, SuffixTree
-from structspec.engine.batch import Batch, ScheduledRequest
-from structspec.request import Request, SamplingParams
-from tests.bench.timing import measure_us, print_table
-
-CONTEXTS = (512, 8_192, 32_768)
-NUMS_REQUESTS = (1, 128)
-NUM_SLOTS = 15
-NUM_NEW = 4  # tokens that each step brings a request
-NUM_RESPONSES, RESPONSE_LENGTH = 1_000, 512
-PREDICTION_LENGTH = 2_048
+METHODS: tuple[Method, ...] = ("forced", "ngram", "suffix", "prediction", "hybrid")
+COLUMNS = ("drafter", "work", "tokens", "steps", "tokens / step", "accepted", "speed / plain")
 
 
-def words(num_tokens: int, seed: int = 0) -> list[int]:
-    """Few tokens are frequent and many rare, as in prose, and pieces of 30 come again."""
-    random = np.random.default_rng(seed)
-    num_pieces = num_tokens // 30 + 1
-    pieces = np.minimum(random.zipf(1.2, (num_pieces, 30)), 50_000)
-    order = random.integers(0, num_pieces, num_pieces)
-    found: list[int] = pieces[order].reshape(-1)[:num_tokens].tolist()
-    return found
+class Written(NamedTuple):
+    """One task's request, and how long it took."""
+
+    request: Request
+    seconds: float
 
 
-def one_token(num_tokens: int) -> list[int]:
-    """The most to count: every token ends runs of all lengths."""
-    return [1] * num_tokens
+def open_engine(method: Method, num_tokens: int | None, *, remembers: bool = False) -> LLM:
+    """An engine in which a prompt that comes again is as dear as the first time."""
+    settings: dict[str, Any] = {"method": method}
+    if method in ("suffix", "hybrid") and not remembers:
+        settings["suffix_decoding_max_cached_requests"] = 0
+    if num_tokens is not None and method != "none":
+        settings["num_speculative_tokens"] = num_tokens
+    config = EngineConfig(
+        enable_prefix_caching=False, speculative=SpeculativeConfig.from_dict(settings)
+    )
+    return LLM("smollm2-135m", config=config)
 
 
-def no_repeat(num_tokens: int) -> list[int]:
-    """No token comes twice, so that all of them follow the root."""
-    return list(range(num_tokens))
+def write(llm: LLM, pair: Pair) -> Written:
+    """One task, alone."""
+    start = time.perf_counter()
+    [request] = run_alone(llm, [pair], temperature=0)
+    return Written(request, time.perf_counter() - start)
 
 
-def measure_tree(text: Callable[[int], list[int]], num_tokens: int) -> tuple[object, ...]:
-    """A tree by itself: built in one go, then asked."""
-    token_ids = text(num_tokens)
-
-    def build() -> SuffixTree:
-        tree = SuffixTree(SuffixSettings(), num_tokens)
-        tree.extend(token_ids)
-        return tree
-
-    tree = build()
-    added = measure_us(build, 5) / num_tokens
-    drafted = measure_us(lambda: tree.draft((), NUM_SLOTS), 500)
-    num_bytes = tree.num_bytes / num_tokens
-    return text.__name__, num_tokens, f"{added:.2f}", f"{drafted:.1f}", f"{num_bytes:.0f}"
-
-
-def measure_memory() -> tuple[object, ...]:
-    """The memory of responses as it fills, then asked."""
-    memory = ResponseMemory(SuffixSettings())
-    responses = [words(RESPONSE_LENGTH, seed) for seed in range(NUM_RESPONSES)]
-    memory.add(responses[0])  # compiles
-    start = perf_counter()
-    for response in responses:
-        memory.add(response)
-    added = (perf_counter() - start) * 1e6 / NUM_RESPONSES / RESPONSE_LENGTH
-    drafted = measure_us(lambda: memory.draft(responses[7][99:122], NUM_SLOTS), 500)
-    return f"{NUM_RESPONSES} x {RESPONSE_LENGTH}", f"{added:.2f}", f"{drafted:.1f}"
+def figure(
+    method: str, kind: str, drafted: Sequence[Written], plain: Sequence[Written]
+) -> dict[str, Any]:
+    """What a drafter brought on one kind of work."""
+    for one, other in zip(drafted, plain, strict=True):
+        assert one.request.output_token_ids == other.request.output_token_ids
+    stats = [one.request.stats for one in drafted]
+    num_tokens = sum(one.request.num_output_tokens for one in drafted)
+    num_steps = sum(one.num_target_steps for one in stats)
+    seconds, plain_seconds = (sum(one.seconds for one in runs) for runs in (drafted, plain))
+    return {
+        "method": method,
+        "work": kind,
+        "tokens": num_tokens,
+        "steps": num_steps,
+        "tokens_per_step": num_tokens / num_steps,
+        "drafted": sum(one.num_drafted for one in stats),
+        "accepted": sum(one.num_accepted for one in stats),
+        "forced_drafted": sum(one.num_forced_drafted for one in stats),
+        "forced_accepted": sum(one.num_forced_accepted for one in stats),
+        "seconds": seconds,
+        "plain_seconds": plain_seconds,
+    }
 
 
-def suffix_with_memory() -> Drafter:
-    """The drafter behind which many responses lie already."""
-    drafter = SuffixDrafter()
-    assert drafter._memory is not None
-    for seed in range(NUM_RESPONSES):
-        drafter._memory.add(words(RESPONSE_LENGTH, 10_000 + seed))
-    return drafter
+def measure(
+    plain: LLM, method: Method, kinds: Sequence[str], num_tokens: int | None
+) -> Iterator[dict[str, Any]]:
+    """Each kind of work, and where something is remembered, its second half once the first was."""
+    tasks = tasks_by_kind()
+    with open_engine(method, num_tokens) as llm:
+        write(llm, tasks["extraction"][0])  # warms up
+        for kind in kinds:
+            runs = [(write(llm, pair), write(plain, pair)) for pair in tasks[kind]]
+            yield figure(method, kind, *zip(*runs, strict=True))
+    if method in ("suffix", "hybrid"):
+        with open_engine(method, num_tokens, remembers=True) as llm:
+            for kind in kinds:
+                pairs = tasks[kind]
+                half = len(pairs) // 2
+                run_alone(llm, pairs[:half], temperature=0)
+                runs = [(write(llm, pair), write(plain, pair)) for pair in pairs[half:]]
+                yield figure(method, f"{kind}, again", *zip(*runs, strict=True))
 
 
-@cache
-def predicted(seed: int) -> list[int]:
-    """What a request will write, and is expected to."""
-    return words(PREDICTION_LENGTH, seed)
-
-
-DRAFTERS: dict[str, Callable[[], Drafter]] = {
-    "ngram": lambda: NgramDrafter(SpeculativeConfig()),
-    "suffix, own text": lambda: SuffixDrafter(max_cached_requests=0),
-    "suffix": suffix_with_memory,
-    "prediction": lambda: PredictionDrafter(lambda request: predicted(request.request_id)),
-}
-
-
-def measure_steps(name: str, num_tokens: int, num_requests: int) -> tuple[object, ...]:
-    """One request's share of a step, new tokens included; they come from its prediction."""
-    requests = [
-        Request(i, words(num_tokens, 1_000 + i), SamplingParams(), 9_999)
-        for i in range(num_requests)
-    ]
-    output = [predicted(i) for i in range(num_requests)]
-    batch = Batch([ScheduledRequest(request, 1, NUM_SLOTS, True) for request in requests])
-    drafter = DRAFTERS[name]()
-
-    def step() -> None:
-        for request, token_ids in zip(requests, output, strict=True):
-            place = request.num_output_tokens
-            request.token_ids += token_ids[place : place + NUM_NEW]
-        drafter.propose(batch)
-
-    start = perf_counter()
-    step()
-    first = (perf_counter() - start) * 1e6
-    later = measure_us(step, 20)
+def row(found: dict[str, Any]) -> tuple[object, ...]:
+    """Of the table."""
+    num_drafted = found["drafted"]
     return (
-        name,
-        num_tokens,
-        num_requests,
-        f"{first / num_requests:.0f}",
-        f"{later / num_requests:.1f}",
+        found["method"],
+        found["work"],
+        found["tokens"],
+        found["steps"],
+        f"{found['tokens_per_step']:.2f}",
+        f"{found['accepted']} of {num_drafted}",
+        f"{found['plain_seconds'] / found['seconds']:.2f}",
     )
 
 
 def main() -> None:
-    """Print all tables."""
-    for name in DRAFTERS:  # what is compiled at the first draft
-        measure_steps(name, 64, 1)
-    print_table(
-        ("text", "tokens", "us per token added", "us per draft", "bytes per token"),
-        [measure_tree(text, n) for text in (words, one_token, no_repeat) for n in CONTEXTS],
-    )
-    print_table(("responses", "us per token added", "us per draft"), [measure_memory()])
-    print_table(
-        ("drafter", "context", "requests", "us per request, first step", "later"),
-        [measure_steps(name, n, m) for name in DRAFTERS for n in CONTEXTS for m in NUMS_REQUESTS],
-    )
+    """Print the table; lines of JSON as they come."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    kinds = list(tasks_by_kind())
+    parser.add_argument("--method", action="append", choices=METHODS)
+    parser.add_argument("--work", action="append", choices=kinds)
+    parser.add_argument("--spec-tokens", type=int, help="of one request in one step")
+    parser.add_argument("--lines", type=Path, help="append each figure as a line of JSON")
+    options = parser.parse_args()
+    rows = []
+    with open_engine("none", None) as plain:
+        write(plain, tasks_by_kind()["extraction"][0])  # warms up
+        for method in options.method or METHODS:
+            for found in measure(plain, method, options.work or kinds, options.spec_tokens):
+                rows.append(row(found))
+                print(json.dumps(found), flush=True)
+                if options.lines is not None:
+                    with options.lines.open("a", encoding="utf-8") as file:
+                        print(json.dumps(found), file=file)
+    print_table(COLUMNS, rows)
 
 
 if __name__ == "__main__":
