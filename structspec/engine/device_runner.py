@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Draft
+from structspec.engine.batch import Batch, Draft, ScheduledRequest
 from structspec.engine.block_tables import MAX_UPDATES, BlockTables
 from structspec.engine.graphs import Graphs, bucket_sizes
 from structspec.engine.kv_cache import KVCache
@@ -28,6 +28,7 @@ from structspec.engine.memory import build_kv_cache, max_num_logits_rows
 from structspec.engine.staging import Field, Layout, Staging, fill_padded, make_layout
 from structspec.models.inputs import AttentionMetadata, ForwardInput
 from structspec.models.network import Network
+from structspec.request import Request
 
 MAX_GRAPH_ROWS = 4096  # beyond, kernels take longer than their launches
 _MANY_ROWS = 512  # of a step with more, most belong to prompts
@@ -40,6 +41,9 @@ class _Size(NamedTuple):
     num_rows: int
     num_requests: int
     max_query_len: int  # rows of one request at most; 0: any number, and mostly few
+
+
+_Place = tuple[Request, int, int]  # the last position of its share, and its preemptions so far
 
 
 def _decode(num_rows: int) -> _Size:
@@ -87,6 +91,7 @@ class DeviceRunner:
         largest = self._layout(_Size(max_num_rows, config.max_num_requests, 0))
         self._staging = Staging(largest.num_bytes, self._device)
         self._hidden: Tensor | None = None  # [max_num_logits_rows, hidden_size]
+        self._last_step: tuple[Batch, Draft] | None = None  # whose rows those are
 
     def fit_logits(self, num_rows: int) -> int:
         """How many rows are sampled from where so many are wanted."""
@@ -136,6 +141,8 @@ class DeviceRunner:
         are written at their positions: block tables must have room for them.
         """
         assert last_token_ids is None or last_token_ids is self._last_token_ids
+        if (rows := self._find_standing(batch, draft)) is not None:
+            return self._take_standing(rows, batch, draft)
         counts = np.array(
             [
                 scheduled.num_tokens + len(drafts)
@@ -151,8 +158,32 @@ class DeviceRunner:
         self._staging.send(layout)
         if not self._can_split:
             return self._run_whole(size, num_fitted)
+        self._last_step = None  # for as long as it may fail
         self._body(size)
+        self._last_step = batch, draft
         return self.hidden(num_fitted)
+
+    def _find_standing(self, batch: Batch, draft: Draft) -> list[int] | None:
+        """The rows of the last step that this one would compute again; None if it does more.
+
+        A token drawn before its grammar was ready and then refused is drawn from such a row again.
+        """
+        again = batch.requests
+        if any(one.num_tokens > 1 or one.last_index >= 0 or not one.is_sampled for one in again):
+            return None  # the common case, seen at the first
+        if any(draft.token_ids) or self._last_step is None:
+            return None
+        places = _places(*self._last_step)
+        rows = [places.get(_place(scheduled)) for scheduled in again]
+        known = [row for row in rows if row is not None]
+        return known if len(known) == len(rows) else None
+
+    def _take_standing(self, rows: list[int], batch: Batch, draft: Draft) -> Tensor:
+        assert self._hidden is not None
+        places = torch.tensor(rows).to(self._device, non_blocking=True)
+        self._hidden[: len(rows)].copy_(self._hidden[places])
+        self._last_step = batch, draft
+        return self.hidden(self.fit_logits(len(rows)))
 
     def _fit(self, counts: NDArray[np.int64]) -> _Size:
         """The captured size that takes these rows per request, or about it where there is none."""
@@ -254,6 +285,19 @@ class DeviceRunner:
         arrays, token_ids, metadata = self._inputs(size)
         rows = arrays["logits_rows"][:num_rows]
         return self._network.forward(ForwardInput(token_ids, rows, metadata), self.kv_cache).float()
+
+
+def _place(scheduled: ScheduledRequest) -> _Place:
+    position = scheduled.first_position + scheduled.num_tokens - 1
+    return scheduled.request, position, scheduled.num_preemptions
+
+
+def _places(batch: Batch, draft: Draft) -> dict[_Place, int]:
+    """The row of each sampled request whose tokens the host knows: they stay what they are."""
+    if any(draft.token_ids):
+        return {}
+    sampled = [scheduled for scheduled in batch.requests if scheduled.is_sampled]
+    return {_place(one): row for row, one in enumerate(sampled) if one.last_index < 0}
 
 
 def _token_ids(batch: Batch, draft: Draft) -> list[int]:

@@ -23,6 +23,7 @@ class DeviceSampled:
     is_sampled: Sequence[bool]
     has_guesses: bool
     num_runners_up: int  # columns; 0: nobody asks for them
+    asking: Sequence[int] | None = None  # rows whose runners-up are asked for; None: all
 
     def read(self) -> SamplerOutput:
         """The output, once it is there."""
@@ -34,7 +35,7 @@ class DeviceSampled:
             tokens = [row[: k + 1] for row, k in zip(rows, accepted, strict=True)]
         else:
             accepted, tokens = [0] * num_sampled, self.arrived[:, n : n + 1].tolist()
-        runners_up = [*map(_known, self.arrived[:, :n].tolist())] if n else []
+        runners_up = self._runners_up(n) if n else []
         if num_sampled == len(self.is_sampled):
             return SamplerOutput(tokens, accepted, runners_up)
         places = [i for i, sampled in enumerate(self.is_sampled) if sampled]
@@ -44,6 +45,13 @@ class DeviceSampled:
             _spread(accepted, places, size, 0),
             _spread(runners_up, places, size, ()) if n else (),
         )
+
+    def _runners_up(self, n: int) -> list[Sequence[int]]:
+        columns = self.arrived[:, :n]
+        if self.asking is None:
+            return [*map(_known, columns.tolist())]
+        known = map(_known, columns[self.asking].tolist())
+        return _spread([*known], self.asking, len(columns), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,6 @@ def _spread(values: Sequence[_T], places: Sequence[int], size: int, other: _T) -
     return spread
 
 
-def _known(ids: list[int]) -> list[int]:
+def _known(ids: list[int]) -> Sequence[int]:
     """Without the -1 behind the last."""
     return ids if ids[-1] >= 0 else [token_id for token_id in ids if token_id >= 0]

@@ -117,7 +117,7 @@ class DeviceSampler:
         return self._fetch(
             is_sampled,
             has_guesses=rows.guesses is not None,
-            has_unmasked=self._constants.num_constrained > len(mask.jobs),
+            has_unmasked=len(self._constants.constrained) > len(mask.jobs),
         )
 
     def _send_bitmask(self, mask: Mask) -> bool:
@@ -173,7 +173,11 @@ class DeviceSampler:
         arrival = self._lanes.mark()
         if not has_unmasked:
             arrived, n = arrived[:, n:], 0
-        return DeviceSampled(self._last_token_ids, arrived, arrival, is_sampled, has_guesses, n)
+        constrained = self._constants.constrained
+        asking = constrained if len(constrained) < num_sampled else None
+        return DeviceSampled(
+            self._last_token_ids, arrived, arrival, is_sampled, has_guesses, n, asking
+        )
 
     def _sample_generally(self, logits: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
         ready = self._general(logits.float(), batch, draft, mask)
@@ -210,7 +214,7 @@ class _Constants:
 
     def __init__(self) -> None:
         self.has_filters = False  # whether top_k, top_p or min_p limit a row
-        self.num_constrained = 0  # of the requests
+        self.constrained: Sequence[int] = ()  # of the requests
         self._requests: list[Request] = []
         self._columns: dict[str, NDArray[Any]] = {}
         self._prompts = np.zeros(0, np.int64)  # their lengths
@@ -251,7 +255,9 @@ class _Constants:
         self._prompts = np.array([request.num_prompt_tokens for request in requests], np.int64)
         params = [request.params for request in requests]
         self.has_filters = any(p.is_filtered for p in params)
-        self.num_constrained = sum(request.compiled is not None for request in requests)
+        self.constrained = [
+            index for index, request in enumerate(requests) if request.compiled is not None
+        ]
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
             "temperature": np.array([_drawable(p.temperature) for p in params], np.float32),

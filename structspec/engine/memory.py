@@ -26,7 +26,7 @@ from structspec.models.out_of_memory import within_memory
 logger = logging.getLogger("structspec")
 
 _GRAPH_BYTES = 512 * 1024**2  # launches, and what a body keeps between its kernels
-_NUM_GRAPH_COPIES = 4  # of the logits: each graph keeps its own, of 1, 1/2, 1/4 … as many rows
+_NUM_GRAPH_COPIES = 7  # of the logits: each graph keeps its own, of 1, 7/8, 3/4 … as many rows
 _NUM_SAMPLING_COPIES = 4  # of the logits: probabilities, what is cut from them, their sorted best
 
 

@@ -28,7 +28,10 @@ def run_step(runner: ModelRunner, *shares: tuple[Request, int, int]) -> list[tor
         end = request.num_computed_tokens + num_known
         drafts.append(request.token_ids[end : end + num_drafts])
         first = request.num_computed_tokens
-        scheduled.append(ScheduledRequest(request, num_known, num_drafts, True, first))
+        preempted = request.stats.num_preemptions
+        scheduled.append(
+            ScheduledRequest(request, num_known, num_drafts, True, first, num_preemptions=preempted)
+        )
     logits = runner.forward(Batch(scheduled), guessed(drafts))
     assert len(logits) == sum(1 + len(draft) for draft in drafts)
     for request, num_known, num_drafts in shares:

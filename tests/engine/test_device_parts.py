@@ -91,6 +91,39 @@ def run_padded(runner: DeviceRunner, *shares: tuple[Request, int, int]) -> list[
     return run_step(Cut(), *shares)  # type: ignore[arg-type]
 
 
+def test_a_step_that_computes_what_stands_from_the_last_one_launches_nothing(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, num_runs = device_runner(loaded), []
+    body = type(loaded.network).body
+    monkeypatch.setattr(
+        type(loaded.network), "body", lambda *args: num_runs.append(1) or body(*args)
+    )
+    first, second = make_request(IDS[:21], range(6)), make_request(IDS[50:60], range(6, 12))
+    second.request_id = 1
+    one, two = run_padded(runner, (first, 21, 0), (second, 10, 0))
+
+    def again(*requests: Request, num_runs_more: int) -> None:
+        before = len(num_runs)
+        for request in requests:
+            request.num_computed_tokens = len(request.token_ids) - 1
+        got = run_padded(runner, *((request, 1, 0) for request in requests))
+        expected = [one if request is first else two for request in requests]
+        assert all(close(a, b) for a, b in zip(got, expected, strict=True))
+        assert len(num_runs) - before == num_runs_more
+
+    again(second, first, num_runs_more=0)
+    again(first, num_runs_more=0)
+    again(second, num_runs_more=1)  # its row was the first's place
+    again(second, num_runs_more=0)
+    again(second, first, num_runs_more=1)  # more than stands
+    second.num_computed_tokens = 4
+    run_padded(runner, (second, 3, 0))
+    again(second, num_runs_more=1)  # another position's
+    second.stats.num_preemptions += 1  # its keys and values are gone
+    again(second, num_runs_more=1)
+
+
 def test_a_token_that_the_host_does_not_know_is_read_where_the_sampler_wrote_it(
     loaded: LoadedModel,
 ) -> None:

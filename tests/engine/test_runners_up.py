@@ -100,6 +100,19 @@ def test_there_are_none_of_unsampled_requests_nor_of_those_that_filters_limit() 
     assert [[*ids] for ids in output.token_ids[:2]] == [best[:1], []]
 
 
+def test_free_requests_are_told_none() -> None:
+    requests = [
+        Request(0, (1,), SamplingParams(), 9),
+        constrained(),
+        Request(1, (1,), SamplingParams(), 9),
+    ]
+    draft, logits = guessed([[], [], []]), random_logits(3, 4)
+    output = sample(logits, batch_of(requests), draft, unmasked(draft), 2)
+    best = logits[1].argsort(descending=True)[:3].tolist()
+    assert [[*ids] for ids in output.runners_up] == [[], best[1:], []]
+    assert output.token_ids[1] == best[:1]
+
+
 def test_fewer_are_given_where_fewer_may_be_drawn() -> None:
     logits = torch.full((1, VOCABULARY.vocab_size), float("-inf"))
     logits[0, [5, 90]] = torch.tensor([1.0, 2.0])
