@@ -28,7 +28,7 @@ from structspec.kernels.sample import find_token, sample_reference, sum_weights
 
 def _residual(p: Tensor, draft_token_id: int, q: Tensor | None) -> Tensor:
     """max(p - q, 0), or p where that is empty."""
-    weights = (p - q).clamp(min=0) if q is not None else p.clone()
+    weights = (p.double() - q).clamp(min=0) if q is not None else p.clone()
     if q is None:
         weights[draft_token_id] = 0
     return weights if weights.any() else p
@@ -64,12 +64,13 @@ def rejection_sample_reference(
             output.append(d)
         output += sample_reference(weights[None], draw_uniform[i : i + 1]).tolist()
         outputs.append(output)
-    return _pad(outputs, max_num_drafts, target_probs.device)
+    return pad_outputs(outputs, max_num_drafts, target_probs.device)
 
 
-def _pad(
+def pad_outputs(
     outputs: list[list[int]], max_num_drafts: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
+    """Each request's accepted drafts and its last token, as tensors."""
     width = max_num_drafts + 1
     padded = [row + [-1] * (width - len(row)) for row in outputs]
     token_ids = torch.tensor(padded, dtype=torch.int64, device=device).view(-1, width)
@@ -121,12 +122,12 @@ def _rejection_sample_kernel(
     q_size = tl.where(q_row >= 0, vocab_size, 0)
     one_hot_id = tl.where(q_row >= 0, -1, d)
 
-    total = sum_weights(p_ptr, q_ptr, q_size, one_hot_id, vocab_size, BLOCK_SIZE)
+    total = sum_weights(p_ptr, 1.0, q_ptr, q_size, one_hot_id, vocab_size, BLOCK_SIZE)
     if total == 0.0:
         q_size, one_hot_id = q_size * 0, one_hot_id * 0 - 1
-        total = sum_weights(p_ptr, q_ptr, q_size, one_hot_id, vocab_size, BLOCK_SIZE)
+        total = sum_weights(p_ptr, 1.0, q_ptr, q_size, one_hot_id, vocab_size, BLOCK_SIZE)
     threshold = tl.load(draw_uniform_ptr + i) * total
-    drawn = find_token(p_ptr, q_ptr, q_size, one_hot_id, threshold, vocab_size, BLOCK_SIZE)
+    drawn = find_token(p_ptr, 1.0, q_ptr, q_size, one_hot_id, threshold, vocab_size, BLOCK_SIZE)
     tl.store(output_ptr + num_accepted, drawn)
 
 
@@ -183,18 +184,16 @@ def rejection_sample(
     Returns token_ids [num_requests, max_num_drafts + 1] int64, padded with -1, and num_accepted
     [num_requests] int32. Never returns a token of probability 0.
     """
-    num_drafts, num_requests = draft_token_ids.shape[0], num_valid.shape[0]
-    vocab_size = target_probs.shape[1]
-    _check(target_probs, torch.float32, num_drafts + num_requests, vocab_size)
-    _check(draft_token_ids, torch.int64, num_drafts)
-    _check(cu_num_draft_tokens, torch.int32, num_requests + 1)
-    _check(num_valid, torch.int32, num_requests)
-    _check(accept_uniform, torch.float64, num_drafts)
-    _check(draw_uniform, torch.float64, num_requests)
-    assert (draft_probs is None) == (draft_probs_rows is None)
-    if draft_probs is not None and draft_probs_rows is not None:
-        _check(draft_probs, torch.float32, draft_probs.shape[0], vocab_size)
-        _check(draft_probs_rows, torch.int64, num_drafts)
+    check_arguments(
+        target_probs,
+        draft_token_ids,
+        draft_probs,
+        draft_probs_rows,
+        cu_num_draft_tokens,
+        num_valid,
+        accept_uniform,
+        draw_uniform,
+    )
     launch = rejection_sample_triton if target_probs.is_cuda else rejection_sample_reference
     return launch(
         target_probs,
@@ -207,6 +206,31 @@ def rejection_sample(
         draw_uniform,
         max_num_drafts,
     )
+
+
+def check_arguments(
+    target_probs: Tensor,
+    draft_token_ids: Tensor,
+    draft_probs: Tensor | None,
+    draft_probs_rows: Tensor | None,
+    cu_num_draft_tokens: Tensor,
+    num_valid: Tensor,
+    accept_uniform: Tensor,
+    draw_uniform: Tensor,
+) -> None:
+    """Shapes and dtypes as `rejection_sample` wants them."""
+    num_drafts, num_requests = draft_token_ids.shape[0], num_valid.shape[0]
+    vocab_size = target_probs.shape[1]
+    _check(target_probs, torch.float32, num_drafts + num_requests, vocab_size)
+    _check(draft_token_ids, torch.int64, num_drafts)
+    _check(cu_num_draft_tokens, torch.int32, num_requests + 1)
+    _check(num_valid, torch.int32, num_requests)
+    _check(accept_uniform, torch.float64, num_drafts)
+    _check(draw_uniform, torch.float64, num_requests)
+    assert (draft_probs is None) == (draft_probs_rows is None)
+    if draft_probs is not None and draft_probs_rows is not None:
+        _check(draft_probs, torch.float32, draft_probs.shape[0], vocab_size)
+        _check(draft_probs_rows, torch.int64, num_drafts)
 
 
 def _check(tensor: Tensor, dtype: torch.dtype, *shape: int) -> None:

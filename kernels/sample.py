@@ -35,26 +35,28 @@ def _sample_rows(probs: Tensor, uniform: Tensor) -> Tensor:
 @triton.jit  # type: ignore[untyped-decorator]
 def load_weights(
     p_ptr: tl.tensor,
+    scale: tl.tensor,
     q_ptr: tl.tensor,
     q_size: tl.tensor,
     one_hot_id: tl.tensor,
     token_ids: tl.tensor,
     vocab_size: tl.tensor,
 ) -> tl.tensor:
-    """One block of max(p - q, 0) as float64.
+    """One block of max(scale * p - q, 0) as float64.
 
     q is a row where q_size is vocab_size, one-hot where one_hot_id is a token, and 0 where they
-    are 0 and -1: the weights are then p itself.
+    are 0 and -1: the weights are then p itself, scaled.
     """
     p = tl.load(p_ptr + token_ids, mask=token_ids < vocab_size, other=0.0)
     q = tl.load(q_ptr + token_ids, mask=token_ids < q_size, other=0.0)
     q = tl.where(token_ids == one_hot_id, 1.0, q)
-    return tl.maximum(p - q, 0.0).to(tl.float64)
+    return tl.maximum(p.to(tl.float64) * scale - q.to(tl.float64), 0.0)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def sum_weights(
     p_ptr: tl.tensor,
+    scale: tl.tensor,
     q_ptr: tl.tensor,
     q_size: tl.tensor,
     one_hot_id: tl.tensor,
@@ -65,7 +67,7 @@ def sum_weights(
     total = tl.full((), 0.0, tl.float64)
     for start in range(0, vocab_size, BLOCK_SIZE):
         token_ids = start + tl.arange(0, BLOCK_SIZE)
-        weights = load_weights(p_ptr, q_ptr, q_size, one_hot_id, token_ids, vocab_size)
+        weights = load_weights(p_ptr, scale, q_ptr, q_size, one_hot_id, token_ids, vocab_size)
         total += tl.sum(weights, 0)
     return total
 
@@ -73,6 +75,7 @@ def sum_weights(
 @triton.jit  # type: ignore[untyped-decorator]
 def find_token(
     p_ptr: tl.tensor,
+    scale: tl.tensor,
     q_ptr: tl.tensor,
     q_size: tl.tensor,
     one_hot_id: tl.tensor,
@@ -86,7 +89,7 @@ def find_token(
     last = 0
     for start in range(0, vocab_size, BLOCK_SIZE):
         token_ids = start + tl.arange(0, BLOCK_SIZE)
-        weights = load_weights(p_ptr, q_ptr, q_size, one_hot_id, token_ids, vocab_size)
+        weights = load_weights(p_ptr, scale, q_ptr, q_size, one_hot_id, token_ids, vocab_size)
         # A scan in parallel may round a sum up at a token of weight 0.
         hits = (before + tl.cumsum(weights, 0) > threshold) & (weights > 0)
         found = tl.minimum(found, tl.min(tl.where(hits, token_ids, vocab_size), 0))
@@ -105,9 +108,9 @@ def _sample_kernel(
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
     p_ptr = probs_ptr + row * vocab_size
-    total = sum_weights(p_ptr, p_ptr, 0, -1, vocab_size, BLOCK_SIZE)
+    total = sum_weights(p_ptr, 1.0, p_ptr, 0, -1, vocab_size, BLOCK_SIZE)
     threshold = tl.load(uniform_ptr + row) * total
-    token_id = find_token(p_ptr, p_ptr, 0, -1, threshold, vocab_size, BLOCK_SIZE)
+    token_id = find_token(p_ptr, 1.0, p_ptr, 0, -1, threshold, vocab_size, BLOCK_SIZE)
     tl.store(token_ids_ptr + row, token_id)
 
 

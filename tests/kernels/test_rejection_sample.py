@@ -11,10 +11,13 @@ from structspec.kernels.rejection_sample import (
     rejection_sample_triton,
 )
 from tests.kernels.toy_speculation import (
+    BATCHES,
+    FOUR_TOKENS,
     ONE_HOT,
-    Toy,
+    PROBABILISTIC,
     emitted_distribution,
     num_valid,
+    random_batch,
     target_distribution,
 )
 
@@ -24,34 +27,11 @@ BOTH = pytest.mark.parametrize(
     ids=["reference", "triton"],
 )
 
-P3, Q3 = ((1, 2, 1), (2, 1, 1), (1, 1, 2), (1, 1, 2)), ((1, 1, 2), (2, 1, 1), (1, 2, 1))
-PROBABILISTIC = {
-    "one-draft": Toy(((1, 4, 3, 2), (3, 3, 2, 2)), ((4, 1, 3, 2),)),
-    "drafter-is-the-target": Toy(((1, 4, 3, 2), (3, 3, 2, 2)), ((1, 4, 3, 2),)),
-    "disjoint-drafter": Toy(((0, 0, 7, 3), (3, 3, 2, 2)), ((6, 4, 0, 0),)),
-    "two-drafts": Toy(((1, 4, 3), (3, 3, 2), (1, 5, 4)), ((4, 1, 3), (2, 2, 4))),
-    "three-drafts": Toy(P3, Q3),
-    "first-forbidden": Toy(
-        ((1, 4, 3, 2), (3, 3, 2, 2)), ((4, 1, 3, 2),), forbidden=frozenset({(0, 0)})
-    ),
-    "second-forbidden": Toy(
-        ((1, 4, 3), (3, 3, 2), (1, 5, 4)),
-        ((4, 1, 3), (2, 2, 4)),
-        forbidden=frozenset({(1, 2), (2, 0)}),
-    ),
-    "third-forbidden": Toy(P3, Q3, forbidden=frozenset({(2, 1), (1, 0)})),
-    "only-one-token-legal": Toy(
-        ((1, 4, 3), (3, 3, 2)), ((4, 1, 3),), forbidden=frozenset({(0, 0), (0, 1)})
-    ),
-}
 CASES = [
     pytest.param(toy, id=f"{kind}-{name}")
     for kind, toys in (("one-hot", ONE_HOT), ("probabilistic", PROBABILISTIC))
     for name, toy in toys.items()
 ]
-
-# The example of docs: the drafter does not know that the grammar forbids the last token.
-FOUR_TOKENS = Toy(((4, 2, 1, 3), (1, 1, 1, 1)), ((1, 3, 1, 5),), forbidden=frozenset({(0, 3)}))
 
 
 @pytest.mark.parametrize("toy", CASES)
@@ -161,52 +141,10 @@ def test_an_empty_batch_gives_an_empty_answer(sample, device):
     assert num_accepted.shape == (0,)
 
 
-def random_batch(lengths, vocab_size, device):
-    """Requests with these numbers of drafts, every other one with a q of its own."""
-    generator = torch.Generator().manual_seed(vocab_size + sum(lengths))
-    num_requests, num_drafts = len(lengths), sum(lengths)
-
-    def probs(num_rows):
-        logits = torch.randn(num_rows, vocab_size, generator=generator)
-        return (logits * 3).softmax(-1).to(device)
-
-    def integers(high, count):
-        return torch.randint(high, (count,), generator=generator)
-
-    target_probs = probs(num_drafts + num_requests)
-    request_of_draft = torch.arange(num_requests).repeat_interleave(torch.tensor(lengths))
-    # Drafts are mostly what the target wants, so that acceptances happen too.
-    best = target_probs.argmax(-1).cpu()[torch.arange(num_drafts) + request_of_draft]
-    drafts = torch.where(integers(4, num_drafts) > 0, best, integers(vocab_size, num_drafts))
-    is_one_hot = request_of_draft % 2 == 0
-    q_rows = torch.where(is_one_hot, -1, (~is_one_hot).cumsum(0) - 1)
-    return (
-        target_probs,
-        drafts.to(device),
-        probs(int((~is_one_hot).sum())),
-        q_rows.to(device),
-        torch.tensor([0, *lengths]).cumsum(0).to(device, torch.int32),
-        integers(6, num_requests).to(device, torch.int32),
-        torch.rand(num_drafts, dtype=torch.float64, generator=generator).to(device),
-        torch.rand(num_requests, dtype=torch.float64, generator=generator).to(device),
-        max(lengths),
-    )
-
-
-SIZES = [
-    ([0], 1),
-    ([3], 5),
-    ([4, 0, 2, 1, 5], 123),
-    ([2, 3], 4097),
-    ([2, 1], 128256),
-    ([1], 152064),
-]
-
-
 @pytest.mark.parametrize(
     ("lengths", "vocab_size"),
-    SIZES,
-    ids=[f"rows{sum(lengths) + len(lengths)}-vocab{vocab}-f32" for lengths, vocab in SIZES],
+    BATCHES,
+    ids=[f"rows{sum(lengths) + len(lengths)}-vocab{vocab}-f32" for lengths, vocab in BATCHES],
 )
 def test_kernel_and_reference_agree_on_mixed_batches(lengths, vocab_size, device):
     batch = random_batch(lengths, vocab_size, device)

@@ -66,6 +66,30 @@ ONE_HOT = {
     ),
 }
 
+P3, Q3 = ((1, 2, 1), (2, 1, 1), (1, 1, 2), (1, 1, 2)), ((1, 1, 2), (2, 1, 1), (1, 2, 1))
+PROBABILISTIC = {
+    "one-draft": Toy(((1, 4, 3, 2), (3, 3, 2, 2)), ((4, 1, 3, 2),)),
+    "drafter-is-the-target": Toy(((1, 4, 3, 2), (3, 3, 2, 2)), ((1, 4, 3, 2),)),
+    "disjoint-drafter": Toy(((0, 0, 7, 3), (3, 3, 2, 2)), ((6, 4, 0, 0),)),
+    "two-drafts": Toy(((1, 4, 3), (3, 3, 2), (1, 5, 4)), ((4, 1, 3), (2, 2, 4))),
+    "three-drafts": Toy(P3, Q3),
+    "first-forbidden": Toy(
+        ((1, 4, 3, 2), (3, 3, 2, 2)), ((4, 1, 3, 2),), forbidden=frozenset({(0, 0)})
+    ),
+    "second-forbidden": Toy(
+        ((1, 4, 3), (3, 3, 2), (1, 5, 4)),
+        ((4, 1, 3), (2, 2, 4)),
+        forbidden=frozenset({(1, 2), (2, 0)}),
+    ),
+    "third-forbidden": Toy(P3, Q3, forbidden=frozenset({(2, 1), (1, 0)})),
+    "only-one-token-legal": Toy(
+        ((1, 4, 3), (3, 3, 2)), ((4, 1, 3),), forbidden=frozenset({(0, 0), (0, 1)})
+    ),
+}
+
+# The example of docs: the drafter does not know that the grammar forbids the last token.
+FOUR_TOKENS = Toy(((4, 2, 1, 3), (1, 1, 1, 1)), ((1, 3, 1, 5),), forbidden=frozenset({(0, 3)}))
+
 
 def rotate(row, by):
     by %= len(row)
@@ -181,3 +205,46 @@ def continuations(toy, prefix):
 def target_distribution(toy):
     """What the masked target writes on its own."""
     return continuations(toy, ())
+
+
+def random_batch(lengths, vocab_size, device):
+    """Requests with these numbers of drafts, every other one with a q of its own."""
+    generator = torch.Generator().manual_seed(vocab_size + sum(lengths))
+    num_requests, num_drafts = len(lengths), sum(lengths)
+
+    def probs(num_rows):
+        logits = torch.randn(num_rows, vocab_size, generator=generator)
+        return (logits * 3).softmax(-1).to(device)
+
+    def integers(high, count):
+        return torch.randint(high, (count,), generator=generator)
+
+    target_probs = probs(num_drafts + num_requests)
+    request_of_draft = torch.arange(num_requests).repeat_interleave(torch.tensor(lengths))
+    # Drafts are mostly what the target wants, so that acceptances happen too.
+    best = target_probs.argmax(-1).cpu()[torch.arange(num_drafts) + request_of_draft]
+    drafts = torch.where(integers(4, num_drafts) > 0, best, integers(vocab_size, num_drafts))
+    is_one_hot = request_of_draft % 2 == 0
+    q_rows = torch.where(is_one_hot, -1, (~is_one_hot).cumsum(0) - 1)
+    return (
+        target_probs,
+        drafts.to(device),
+        probs(int((~is_one_hot).sum())),
+        q_rows.to(device),
+        torch.tensor([0, *lengths]).cumsum(0).to(device, torch.int32),
+        integers(6, num_requests).to(device, torch.int32),
+        torch.rand(num_drafts, dtype=torch.float64, generator=generator).to(device),
+        torch.rand(num_requests, dtype=torch.float64, generator=generator).to(device),
+        max(lengths),
+    )
+
+
+BATCHES = [
+    ([0], 1),
+    ([3], 5),
+    ([4, 0, 2, 1, 5], 123),
+    ([5, 5, 5, 5, 5, 2], 31),  # 33 rows
+    ([2, 3], 4097),
+    ([2, 1], 128256),
+    ([1], 152064),
+]
