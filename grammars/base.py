@@ -21,6 +21,10 @@ class MatcherFailed(RuntimeError):
     """A grammar library gave up on one matcher (a limit, a bug); the matcher is of no more use."""
 
 
+class DeadEnd(MatcherFailed):
+    """No token may stand behind this text; says whose wish that is. The matcher is well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What became of one keyword: where it stands, and a sentence on why."""
@@ -80,7 +84,8 @@ class Matcher(Protocol):
         """Write the allowed next tokens into `bitmask[row]`.
 
         With a budget, only those after which the text can still end within that many tokens;
-        ignored where `tokens_to_end` is None.
+        ignored where `tokens_to_end` is None. A wrapped matcher may raise DeadEnd, and the row
+        holds stop tokens then, which it refuses as it does all others.
         """
 
     def accept(self, token_id: int) -> bool:
@@ -131,7 +136,7 @@ class CompiledGrammar(Protocol):
         """About how much memory its tables take, shared by all its matchers."""
 
     @property
-    def backend(self) -> Backend:
+    def backend(self) -> BatchMatching:
         """The backend that made it, which fills rows of many of its matchers at once."""
 
     def expect(self) -> None:
@@ -147,26 +152,8 @@ class CompiledGrammar(Protocol):
         """
 
 
-class Backend(Protocol):
-    """One grammar library (or our own automaton) behind the laws of `Matcher`; thread-safe."""
-
-    def report(self, constraint: Constraint) -> Report:
-        """What this backend would do with each part of `constraint`; makes no tables.
-
-        A part it cannot hold is in `refused`; a constraint that is wrong raises GrammarError.
-        """
-
-    def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """Compile for this backend's vocabulary; slow, raises GrammarError with the place.
-
-        What it returns was probed: its first masks were filled and its first tokens taken.
-        """
-
-    def unpack(self, packed: Packed) -> CompiledGrammar:
-        """What `pack` gave, made for an equal vocabulary; quick beside compiling.
-
-        Raises GrammarError or ValueError for bytes that are no grammar of this backend.
-        """
+class BatchMatching(Protocol):
+    """Rows and tokens of many matchers at once; thread-safe."""
 
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill the rows of many requests at once and say how many drafts each one's grammar takes.
@@ -196,10 +183,34 @@ class Backend(Protocol):
         """
 
 
+class Backend(BatchMatching, Protocol):
+    """One grammar library (or our own automaton) behind the laws of `Matcher`; thread-safe."""
+
+    def report(self, constraint: Constraint) -> Report:
+        """What this backend would do with each part of `constraint`; makes no tables.
+
+        A part it cannot hold is in `refused`; a constraint that is wrong raises GrammarError.
+        """
+
+    def compile(self, constraint: Constraint) -> CompiledGrammar:
+        """Compile for this backend's vocabulary; slow, raises GrammarError with the place.
+
+        What it returns was probed: its first masks were filled and its first tokens taken.
+        """
+
+    def unpack(self, packed: Packed) -> CompiledGrammar:
+        """What `pack` gave, made for an equal vocabulary; quick beside compiling.
+
+        Raises GrammarError or ValueError for bytes that are no grammar of this backend.
+        """
+
+
 __all__ = [
     "Backend",
+    "BatchMatching",
     "Bitmask",
     "CompiledGrammar",
+    "DeadEnd",
     "FillJob",
     "Finding",
     "Matcher",

@@ -5,17 +5,19 @@ accept d0, d1 ...   then row r+2, roll back d1, row r+1, roll back d0, row r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 
-from structspec.grammars.base import Bitmask, FillJob, Matcher, Move
+from structspec.grammars.base import Bitmask, DeadEnd, FillJob, Matcher, Move, Row
 
 
 def fill_job(job: FillJob, bitmask: Bitmask) -> int:
     """Fill one job's rows and say how many of its drafts the grammar takes; state unchanged.
 
     Rows are filled from the last to the first, on the way back: a library that keeps a mask for
-    the next time (llguidance) then keeps one of the text itself, not of drafts.
+    the next time (llguidance) then keeps one of the text itself, not of drafts. A dead end behind
+    a draft is no fault: nobody has gone there yet.
     """
     matcher, num_valid, num_ahead = job.matcher, 0, 0
     try:
@@ -24,7 +26,8 @@ def fill_job(job: FillJob, bitmask: Bitmask) -> int:
                 break
             num_valid = num_ahead = num_valid + 1
         while num_ahead:
-            matcher.fill(bitmask, job.first_row + num_ahead)
+            with suppress(DeadEnd):
+                matcher.fill(bitmask, job.first_row + num_ahead)
             matcher.rollback(1)
             num_ahead -= 1
         matcher.fill(bitmask, job.first_row)
@@ -85,6 +88,13 @@ def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -
     words = bitmask[row].view("uint32")
     for token_id in stop_token_ids:
         words[token_id // 32] |= 1 << (token_id % 32)
+
+
+def forbid(row: Row, token_ids: Iterable[int]) -> None:
+    """Take these tokens from a row."""
+    words = row.view("uint32")
+    for token_id in token_ids:
+        words[token_id // 32] &= ~(1 << token_id % 32) & 0xFFFFFFFF
 
 
 def clear_tail(bitmask: Bitmask, row: int, vocab_size: int) -> None:

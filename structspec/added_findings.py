@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from structspec.grammars.base import Backend, CompiledGrammar, Finding, Matcher, Packed, Report
+from structspec.grammars.base import (
+    BatchMatching,
+    CompiledGrammar,
+    Finding,
+    Matcher,
+    Packed,
+    Report,
+)
 
 
 def with_unheld(report: Report, unheld: Sequence[Finding]) -> Report:
@@ -33,7 +40,7 @@ class GrammarWithFindings:
         return self._grammar.num_bytes
 
     @property
-    def backend(self) -> Backend:
+    def backend(self) -> BatchMatching:
         """The backend that made it."""
         return self._grammar.backend
 

@@ -12,6 +12,7 @@ StructspecError
 └── GenerationError                    the output: carries `text`, `usage` and `errors`
     ├── Truncated                      ended (max_tokens, stop) before its constraint was met
     ├── OutputInvalid                  finished, but does not validate
+    ├── NothingAllowed                 no token is left that every limit of the request allows
     ├── Cancelled                      the caller, or a closing engine, gave it up
     └── EngineError                    structspec's own fault; please report it
 """
@@ -103,6 +104,10 @@ class Truncated(GenerationError):
 
 class OutputInvalid(GenerationError):
     """The finished text does not validate; `errors` says what is wrong with it."""
+
+
+class NothingAllowed(GenerationError):
+    """The request's limits leave no token that may come next; the message names them."""
 
 
 class Cancelled(GenerationError):

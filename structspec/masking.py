@@ -13,9 +13,19 @@ import torch
 
 from structspec.bitmask import allocate_bitmask, first_logits_rows
 from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, no_mask
-from structspec.errors import EngineError
-from structspec.grammars.base import Backend, Bitmask, CompiledGrammar, FillJob, Matcher, Move, Row
+from structspec.errors import EngineError, NothingAllowed
+from structspec.grammars.base import (
+    BatchMatching,
+    Bitmask,
+    CompiledGrammar,
+    DeadEnd,
+    FillJob,
+    Matcher,
+    Move,
+    Row,
+)
 from structspec.grammars.drafts import count_taken, fill_stop_row, is_allowed, take_each
+from structspec.grammars.wrapping import WrappedMatching
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
 from structspec.wide_masks import WideFinder
@@ -39,6 +49,7 @@ class Masker:
         self._finder = WideFinder()
         self._wide: list[Sequence[Row]] = [(), ()]  # the wide rows at their heads
         self._turn = 0
+        self._wrapped = WrappedMatching(vocabulary)
         self._stop_row = allocate_bitmask(1, vocabulary.vocab_size)
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
 
@@ -74,7 +85,7 @@ class Masker:
             rows += range(logits_rows[index], logits_rows[index] + 1 + num_valid[index])
         bitmask = self._buffer(num_wide + len(rows))
         self._put_wide(wide.bitmask_rows, bitmask)
-        for backend, indices in _by_backend(requests, jobs).items():
+        for backend, indices in self._by_backend(requests, jobs).items():
             group = [(requests[i], jobs[i]) for i in indices]
             counts = self._fill_group(backend, group, bitmask)
             for index, count in zip(indices, counts, strict=True):
@@ -127,7 +138,7 @@ class Masker:
                 shown.append(index)
             else:
                 _accept(request, token_ids)
-        for backend, indices in _by_backend(requests, shown).items():
+        for backend, indices in self._by_backend(requests, shown).items():
             moves = [(_matcher(requests[i]), output.token_ids[i]) for i in indices]
             for index, error in zip(indices, backend.take_shown(moves), strict=True):
                 if error is not None:
@@ -142,7 +153,7 @@ class Masker:
         output: SamplerOutput,
     ) -> SamplerOutput:
         standing: dict[int, list[int]] = {}  # of requests whose grammar has refused a token
-        for backend, indices in _by_backend(requests, unseen).items():
+        for backend, indices in self._by_backend(requests, unseen).items():
             certain = [draft.token_ids[i][: draft.num_certain[i]] for i in indices]
             moves = [
                 (
@@ -184,7 +195,7 @@ class Masker:
 
     def _replace(
         self,
-        backend: Backend,
+        backend: BatchMatching,
         requests: Sequence[Request],
         indices: Sequence[int],
         runners_up: Sequence[Sequence[int]],
@@ -198,6 +209,23 @@ class Masker:
             elif place < len(runners_up[index]):
                 standing[index].append(runners_up[index][place])
                 requests[index].needs_mask = False
+
+    def _by_backend(
+        self, requests: Sequence[Request], indices: Iterable[int]
+    ) -> dict[BatchMatching, list[int]]:
+        """Who asks the matchers of which requests; a grammar's backend only those it made."""
+        groups: dict[BatchMatching, list[int]] = {}
+        found: dict[Future[CompiledGrammar], list[int]] = {}
+        for index in indices:
+            if requests[index].wrappers:
+                groups.setdefault(self._wrapped, []).append(index)
+                continue
+            compiled = requests[index].compiled
+            assert compiled is not None, "a matcher without its grammar"
+            if compiled not in found:  # to ask a future takes a lock
+                found[compiled] = groups.setdefault(compiled.result().backend, [])
+            found[compiled].append(index)
+        return groups
 
     def _buffer(self, num_rows: int) -> Bitmask:
         """Rows with whatever was in them."""
@@ -218,7 +246,7 @@ class Masker:
         self._wide[self._turn] = wide
 
     def _fill_group(
-        self, backend: Backend, group: Sequence[tuple[Request, FillJob]], bitmask: Bitmask
+        self, backend: BatchMatching, group: Sequence[tuple[Request, FillJob]], bitmask: Bitmask
     ) -> list[int]:
         """Fill one backend's jobs; where that fails, one by one, so that only the culprits fail."""
         start = time.perf_counter()
@@ -302,18 +330,6 @@ def _accept(request: Request, token_ids: Sequence[int]) -> None:
         _fail(request, error)
 
 
-def _by_backend(requests: Sequence[Request], indices: Iterable[int]) -> dict[Backend, list[int]]:
-    groups: dict[Backend, list[int]] = {}
-    found: dict[Future[CompiledGrammar], list[int]] = {}
-    for index in indices:
-        compiled = requests[index].compiled
-        assert compiled is not None, "a matcher without its grammar"
-        if compiled not in found:  # to ask a future takes a lock
-            found[compiled] = groups.setdefault(compiled.result().backend, [])
-        found[compiled].append(index)
-    return groups
-
-
 def _matcher(request: Request) -> Matcher:
     assert request.matcher is not None
     return request.matcher
@@ -321,6 +337,9 @@ def _matcher(request: Request) -> Matcher:
 
 def _fail(request: Request, error: Exception) -> None:
     """End one request; what went wrong is chained to its error."""
+    if isinstance(error, DeadEnd):  # the caller's wishes have come to nothing
+        request.error = NothingAllowed(str(error))
+        return
     logger.error("the grammar of request %d failed", request.request_id, exc_info=error)
     request.error = EngineError(f"the grammar failed: {error}")
     request.error.__cause__ = error

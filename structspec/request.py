@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, StructspecError
+from structspec.grammars.wrapping import FreeMatcher, widen, wrap
 from structspec.output_text import OutputText
 from structspec.speculation import Speculation
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _SEEDS = random.Random()  # begun by the system's; asking that for every request is slow
 if hasattr(os, "register_at_fork"):
+    from structspec.grammars.wrapping import Wrapper
+    from structspec.vocabulary import Vocabulary
     os.register_at_fork(after_in_child=_SEEDS.seed)
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -175,10 +178,9 @@ class Request:
 
     def start_matching(self, compiled: CompiledGrammar) -> None:
         """Take a matcher of the finished grammar; rows of this request are masked from now on."""
-        self.matcher = compiled.matcher()
-        self.wide_row = compiled.wide_row
-        if self.num_known_tokens == self.num_prompt_tokens:
-            self.start_row = compiled.start_row
+        self._wrap(compiled.matcher(), compiled.wide_row)
+        if self.num_known_tokens == self.num_prompt_tokens and compiled.start_row is not None:
+            self.start_row = widen(compiled.start_row, self.wrappers)
         self.stats.compile_ms = compiled.compile_ms
         self.stats.backend = compiled.report.backend
 
@@ -211,7 +213,22 @@ class Request:
         """Whether its constraint has given it no matcher yet: nothing may be sampled."""
         return self.compiled is not None and self.matcher is None
 
+    wrappers: Sequence[Wrapper] = ()  # around its matcher, the first innermost
     @property
     def usage(self) -> Usage:
         """Tokens read and written so far."""
         return Usage(self.num_prompt_tokens, self.num_output_tokens)
+    def start_wrapping(self, vocabulary: Vocabulary) -> None:
+        """Take a matcher for its wrappers alone, if it has any and no grammar is to come."""
+        if self.compiled is None and self.wrappers:
+            self._wrap(FreeMatcher(vocabulary, ignores_stops=self.params.ignore_eos), None)
+
+    def _wrap(self, matcher: Matcher, wide_row: Row | None) -> None:
+        self.matcher = wrap(matcher, self.wrappers)
+        self.wide_row = widen(wide_row, self.wrappers)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it has a matcher, or will have one, which what is drawn must pass."""
+        return self.compiled is not None or self.matcher is not None
+

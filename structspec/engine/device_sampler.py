@@ -255,9 +255,7 @@ class _Constants:
         self._prompts = np.array([request.num_prompt_tokens for request in requests], np.int64)
         params = [request.params for request in requests]
         self.has_filters = any(p.is_filtered for p in params)
-        self.constrained = [
-            index for index, request in enumerate(requests) if request.compiled is not None
-        ]
+        self.constrained = [index for index, request in enumerate(requests) if request.is_judged]
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
             "temperature": np.array([_drawable(p.temperature) for p in params], np.float32),
@@ -266,7 +264,7 @@ class _Constants:
             "min_p": np.array([p.min_p for p in params], np.float32),
             "bans_stops": np.array(
                 [
-                    p.ignore_eos and request.compiled is None
+                    p.ignore_eos and not request.is_judged
                     for request, p in zip(requests, params, strict=True)
                 ],
                 np.int8,

@@ -58,7 +58,7 @@ class RejectionSampler:
         rows = [
             row
             for one in sampled
-            if one.request.params.ignore_eos and one.request.compiled is None
+            if one.request.params.ignore_eos and not one.request.is_judged
             for row in one.rows
         ]
         if rows and self._stop_token_ids:
@@ -78,7 +78,7 @@ def _sampled_requests(batch: Batch, draft: Draft, mask: Mask) -> list[Verified]:
                 guesses,
                 draft.probs[i],
                 mask.num_valid[i],
-                is_unseen=scheduled.request.compiled is not None and i not in mask.jobs,
+                is_unseen=scheduled.request.is_judged and i not in mask.jobs,
             )
             sampled.append(one)
             row += len(one.rows)

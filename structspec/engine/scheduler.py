@@ -77,6 +77,7 @@ class Scheduler:
         """How many requests have KV blocks."""
         return len(self._running)
 
+        request.start_wrapping(self._vocabulary)
     def add(self, request: Request) -> None:
         """Queue a new request."""
         self._waiting.append(request)

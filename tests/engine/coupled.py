@@ -70,7 +70,7 @@ class CoupledSampler:
         """Allowed tokens, the best first."""
         params = request.params
         if allowed is None:
-            bans_stops = params.ignore_eos and request.compiled is None
+            bans_stops = params.ignore_eos and not request.is_judged
             allowed = [t for t in range(len(logits)) if t != STOP or not bans_stops]
         scored = scores(logits, params.temperature, request.seed, place)
         return sorted(allowed, key=scored.__getitem__, reverse=True)

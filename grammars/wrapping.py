@@ -1,0 +1,183 @@
+"""Matchers around matchers: what a request asks beyond its grammar, token by token.
+
+A request may have `wrappers`: each puts a matcher of its own around the one before, the first
+around that of the grammar, or around `FreeMatcher` where there is none. Drafts, masks, verification
+and preemption know only the outermost, so they hold for what it asks too.
+
+    Limits ( Reasoning ( the grammar's matcher ) )
+
+Such matchers are moved and asked one by one (`WrappedMatching`): a library's calls for many of its
+matchers at once would pass by what is around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from structspec.grammars.base import Bitmask, FillJob, Matcher, Move, Row
+from structspec.grammars.drafts import (
+    clear_tail,
+    fill_job,
+    fill_stop_row,
+    forbid,
+    take_allowed,
+    take_each,
+    take_first_allowed,
+)
+from structspec.vocabulary import Vocabulary
+
+
+class Wrapper(Protocol):
+    """Puts matchers around others; made for a vocabulary, thread-safe, without state of a text."""
+
+    def around(self, matcher: Matcher) -> Matcher:
+        """A matcher around one at the start of a text; it keeps the laws of `Matcher`.
+
+        Where its `accept` refuses all tokens its `fill` raises DeadEnd, stop tokens in the row.
+        """
+
+    def widen(self, row: Row | None) -> Row | None:
+        """A row that allows what rows of its matchers do, where those inside allow `row` at most.
+
+        None stands for all tokens. Rows are told apart by identity: one that need not change is
+        returned as it is.
+        """
+
+
+class WrappedMatcher:
+    """Passes everything on to the matcher inside; what differs is overridden."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Matcher) -> None:
+        self.inner = inner
+
+    def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
+        """Write the allowed next tokens into `bitmask[row]`."""
+        self.inner.fill(bitmask, row, budget)
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; False leaves the state unchanged."""
+        return self.inner.accept(token_id)
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last `num_tokens` accepted tokens."""
+        self.inner.rollback(num_tokens)
+
+    def forced(self, limit: int) -> bytes:
+        """The text that every valid continuation starts with."""
+        return self.inner.forced(limit)
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        """The tokens that the masks leave no choice about."""
+        return self.inner.forced_tokens(limit)
+
+    def tokens_to_end(self) -> int | None:
+        """The fewest tokens to a valid end, if that is known."""
+        return self.inner.tokens_to_end()
+
+
+class FreeMatcher:
+    """Of a request without a constraint: any token may stand anywhere, but none behind the end.
+
+    With `ignores_stops` it has no end.
+    """
+
+    __slots__ = ("_ignores_stops", "_num_stops", "_vocabulary")
+
+    def __init__(self, vocabulary: Vocabulary, *, ignores_stops: bool = False) -> None:
+        self._vocabulary = vocabulary
+        self._ignores_stops = ignores_stops
+        self._num_stops = 0  # the last tokens; before them there is no state
+
+    def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
+        """Allow everything, or behind a stop token stop tokens; the budget is ignored."""
+        stops = self._vocabulary.stop_token_ids
+        if self._num_stops:
+            fill_stop_row(bitmask, row, stops)
+            return
+        bitmask[row] = -1
+        clear_tail(bitmask, row, self._vocabulary.vocab_size)
+        if self._ignores_stops:
+            forbid(bitmask[row], stops)
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; False leaves the state unchanged."""
+        is_stop = token_id in self._vocabulary.stop_token_ids
+        if is_stop:
+            self._num_stops += not self._ignores_stops
+            return not self._ignores_stops
+        return not self._num_stops and 0 <= token_id < self._vocabulary.vocab_size
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last `num_tokens` accepted tokens."""
+        self._num_stops = max(0, self._num_stops - num_tokens)
+
+    def forced(self, limit: int) -> bytes:
+        """Nothing."""
+        return b""
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        """None."""
+        return []
+
+    def tokens_to_end(self) -> int | None:
+        """None: free text is whole wherever it is cut, and need not be hurried to an end."""
+        return None
+
+
+def wrap(inner: Matcher, wrappers: Sequence[Wrapper]) -> Matcher:
+    """A matcher with all of these around it, the first innermost."""
+    for wrapper in wrappers:
+        inner = wrapper.around(inner)
+    return inner
+
+
+def widen(row: Row | None, wrappers: Sequence[Wrapper]) -> Row | None:
+    """A wide row of a grammar, or None, as it is with all of these around its matcher."""
+    for wrapper in wrappers:
+        row = wrapper.widen(row)
+    return row
+
+
+class WrappedMatching:
+    """Rows and tokens of many wrapped matchers, by the laws of `Matcher` alone."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
+        """Fill the rows of many requests and say how many drafts each one's matcher takes.
+
+        Raises DeadEnd where that is what a request's text has come to.
+        """
+        return [fill_job(job, bitmask) for job in jobs]
+
+    def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
+        """Move each matcher by tokens that its rows allow, and say what went wrong with it.
+
+        DeadEnd where those were the stop tokens of a dead end behind a draft.
+        """
+        errors = take_each(moves)
+        return [
+            error and self._reason(matcher, error)
+            for (matcher, _), error in zip(moves, errors, strict=True)
+        ]
+
+    def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move each matcher up to the first token that it refuses; how many it took."""
+        return take_allowed(moves)
+
+    def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
+        """Move each matcher by the first of its tokens that it takes; which it was."""
+        return take_first_allowed(moves)
+
+    def _reason(self, matcher: Matcher, error: Exception) -> Exception:
+        try:
+            matcher.fill(np.zeros((1, self._vocabulary.num_words), np.int32), 0)
+        except Exception as reason:
+            return reason
+        return error
