@@ -20,11 +20,11 @@ from structspec.speculation import Speculation
 if TYPE_CHECKING:
     from structspec.engine.batch import Parked
     from structspec.grammars.base import CompiledGrammar, Matcher, Row
+    from structspec.grammars.wrapping import Wrapper
+    from structspec.vocabulary import Vocabulary
 
 _SEEDS = random.Random()  # begun by the system's; asking that for every request is slow
 if hasattr(os, "register_at_fork"):
-    from structspec.grammars.wrapping import Wrapper
-    from structspec.vocabulary import Vocabulary
     os.register_at_fork(after_in_child=_SEEDS.seed)
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -141,6 +141,7 @@ class Request:
     params: SamplingParams
     max_tokens: int
     compiled: Future[CompiledGrammar] | None = None  # None: unconstrained
+    wrappers: Sequence[Wrapper] = ()  # around its matcher, the first innermost
     matcher: Matcher | None = None
     wide_row: Row | None = None  # of its grammar
     start_row: Row | None = None  # of its grammar, until the first token is drawn
@@ -184,6 +185,15 @@ class Request:
         self.stats.compile_ms = compiled.compile_ms
         self.stats.backend = compiled.report.backend
 
+    def start_wrapping(self, vocabulary: Vocabulary) -> None:
+        """Take a matcher for its wrappers alone, if it has any and no grammar is to come."""
+        if self.compiled is None and self.wrappers:
+            self._wrap(FreeMatcher(vocabulary, ignores_stops=self.params.ignore_eos), None)
+
+    def _wrap(self, matcher: Matcher, wide_row: Row | None) -> None:
+        self.matcher = wrap(matcher, self.wrappers)
+        self.wide_row = widen(wide_row, self.wrappers)
+
     @property
     def output_token_ids(self) -> list[int]:
         """The tokens written so far, a stop token included."""
@@ -213,22 +223,12 @@ class Request:
         """Whether its constraint has given it no matcher yet: nothing may be sampled."""
         return self.compiled is not None and self.matcher is None
 
-    wrappers: Sequence[Wrapper] = ()  # around its matcher, the first innermost
-    @property
-    def usage(self) -> Usage:
-        """Tokens read and written so far."""
-        return Usage(self.num_prompt_tokens, self.num_output_tokens)
-    def start_wrapping(self, vocabulary: Vocabulary) -> None:
-        """Take a matcher for its wrappers alone, if it has any and no grammar is to come."""
-        if self.compiled is None and self.wrappers:
-            self._wrap(FreeMatcher(vocabulary, ignores_stops=self.params.ignore_eos), None)
-
-    def _wrap(self, matcher: Matcher, wide_row: Row | None) -> None:
-        self.matcher = wrap(matcher, self.wrappers)
-        self.wide_row = widen(wide_row, self.wrappers)
-
     @property
     def is_judged(self) -> bool:
         """Whether it has a matcher, or will have one, which what is drawn must pass."""
         return self.compiled is not None or self.matcher is not None
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens read and written so far."""
+        return Usage(self.num_prompt_tokens, self.num_output_tokens)
