@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from structspec.checks import check_integers, check_numbers
 from structspec.errors import InvalidRequest
+from structspec.verification import RejectionSampleMethod, check_verification
 
 Method = Literal["hybrid", "forced", "prediction", "suffix", "ngram", "custom_class", "none"]
 DRAFTER_NAMES = ("forced", "prediction", "suffix", "ngram")  # the surest first
@@ -51,6 +52,13 @@ class SpeculativeConfig:
     suffix_decoding_max_cached_bytes: int = 2**26  # of them, touched only as they come
     suffix_decoding_max_spec_factor: float = 1.0  # drafts per token of a match
     suffix_decoding_min_token_prob: float = 0.1  # that all drafts up to a token hold
+    rejection_sample_method: RejectionSampleMethod = "standard"  # or "block", which is as exact
+    synthetic_acceptance_rate: float | None = None  # of each draft behind accepted ones
+    synthetic_acceptance_rates: Sequence[float] | None = None  # of the first 1, 2, … drafts at once
+    synthetic_acceptance_length: float | None = None  # tokens of a step, the model's own included
+    fly_window_size: int | None = None  # right drafts behind a wrong one; None: at most 6
+    fly_entropy_threshold: float = 0.3  # nats; below it the model is sure of its token
+    fly_entropy_top_k: int = 3  # of so many most likely tokens
 
     def __post_init__(self) -> None:
         check_integers(self, 0, "num_speculative_tokens")
@@ -68,6 +76,11 @@ class SpeculativeConfig:
             raise InvalidRequest("suffix_decoding_max_cached_requests must be 0 or at least 4")
         self._check_method()
         self._check_clashes()
+        check_verification(self)
+        if isinstance(self.synthetic_acceptance_rates, list):  # as JSON has it
+            object.__setattr__(
+                self, "synthetic_acceptance_rates", tuple(self.synthetic_acceptance_rates)
+            )
         if self.method == "none":
             object.__setattr__(self, "num_speculative_tokens", 0)
 

@@ -41,6 +41,7 @@ def generate(*arguments):
         (["--spec-method", "ngram"], SpeculativeConfig(method="ngram")),
         (["--spec-tokens", "0"], SpeculativeConfig(num_speculative_tokens=0)),
         (["--spec-model", "a.B"], SpeculativeConfig(model="a.B")),
+        (["--spec-verification", "block"], SpeculativeConfig(rejection_sample_method="block")),
         (
             ["--speculative-config", '{"method": "suffix"}', "--spec-tokens", "4"],
             SpeculativeConfig(method="suffix", num_speculative_tokens=4),

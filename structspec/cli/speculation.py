@@ -10,6 +10,7 @@ from typing import Any
 from structspec.cli.inputs import read_file
 from structspec.errors import InvalidRequest
 from structspec.speculative_config import METHODS, SpeculativeConfig
+from structspec.verification import REJECTION_SAMPLE_METHODS
 
 
 def add_speculation(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,12 @@ def add_speculation(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="draft at most so many tokens of a request in a step; 0 drafts nothing",
+    )
+    group.add_argument(
+        "--spec-verification",
+        metavar="METHOD",
+        help=f"how drafts are verified: {', '.join(REJECTION_SAMPLE_METHODS)} (default: standard);"
+        " the last two change what is written",
     )
 
 
@@ -90,6 +97,7 @@ def _given(options: argparse.Namespace) -> list[tuple[str, object]]:
         ("--spec-method", options.spec_method),
         ("--spec-model", options.spec_model),
         ("--spec-tokens", options.spec_tokens),
+        ("--spec-verification", options.spec_verification),
         ("--speculative-config", options.speculative_config),
     ]
 
@@ -101,6 +109,7 @@ def read_speculation(options: argparse.Namespace) -> SpeculativeConfig:
         ("--spec-method", "method", options.spec_method),
         ("--spec-model", "model", options.spec_model),
         ("--spec-tokens", "num_speculative_tokens", options.spec_tokens),
+        ("--spec-verification", "rejection_sample_method", options.spec_verification),
     ):
         if value is not None and settings.setdefault(name, value) != value:
             raise InvalidRequest(
