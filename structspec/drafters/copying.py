@@ -15,9 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from structspec.drafters.ngram import TokenArray, TokenBuffer, find_continuation
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell
-from structspec.engine.batch import Batch
+from structspec.drafters.token_index import Ask, TokenIndex
 from structspec.grammars.base import Matcher
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
@@ -29,55 +28,41 @@ _CLOSERS = ('"', ",", "}", "]")
 
 
 class TextCopier:
-    """Finds what the prompt's text would go on with; keeps one buffer for each request."""
+    """Finds what the prompt's text would go on with; keeps the bytes of unfinished requests."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._texts: dict[int, _Text] = {}
+        self._index = TokenIndex()  # its tokens are bytes
+        self._known: dict[int, tuple[Request, int]] = {}  # how many tokens of each are in it
 
     def continue_from(self, request: Request, draft: Sequence[int], limit: int) -> list[int] | None:
         """At most `limit` tokens that copy the rest of the value whose beginning stands there.
 
         Empty where the value is whole already; None where the text ends in no such beginning.
         """
-        text = self._texts.setdefault(request.request_id, _Text())
-        array = text.view(request.token_ids, draft, self._vocabulary)
-        length = _num_word_bytes(array)
+        tail = _bytes_of([*request.token_ids[-_MAX_MATCH - 1 :], *draft], self._vocabulary)
+        length = _num_word_bytes(tail)
         if limit <= 0 or not 0 < length <= _MAX_MATCH:
             return None
-        start = find_continuation(array, length, _MAX_MATCH)
+        _, num_known = self._known.get(request.request_id, (request, 0))
+        self._known[request.request_id] = request, len(request.token_ids)
+        new = _bytes_of(request.token_ids[num_known:], self._vocabulary)
+        ask = Ask(request, new, _bytes_of(draft, self._vocabulary), _MAX_COPY, length, _MAX_MATCH)
+        start, text = self._index.find(ask)
         # A word that merely ends like this one is another word.
-        if start == 0 or (start > length and _is_in_word(int(array[start - length - 1]))):
+        if start == 0 or (start > length and _is_in_word(int(text[start - length - 1]))):
             return None
-        found = array[start : start + _MAX_COPY]
+        found = text[start : start + _MAX_COPY]
         ends = np.flatnonzero(found == _SPECIAL)
         span = value_span(bytes(found[: ends[0] if len(ends) else None].astype(np.uint8)))
         context = [*request.last_output_token_ids(NUM_CONTEXT_TOKENS), *draft]
         return spell(span, context, self._vocabulary, limit)
 
-    def keep_only(self, batch: Batch) -> None:
-        """Forget requests that are not in this batch."""
-        here = {scheduled.request.request_id for scheduled in batch.requests}
-        self._texts = {key: text for key, text in self._texts.items() if key in here}
-
-
-class _Text:
-    """One request's tokens as bytes, kept across steps."""
-
-    __slots__ = ("_buffer", "_num_tokens", "_text")
-
-    def __init__(self) -> None:
-        self._text: list[int] = []
-        self._num_tokens = 0
-        self._buffer = TokenBuffer()
-
-    def view(
-        self, known: Sequence[int], draft: Sequence[int], vocabulary: Vocabulary
-    ) -> TokenArray:
-        """The bytes of `known` then `draft`; `known` must go on where the last call's ended."""
-        self._text += _bytes_of(known[self._num_tokens :], vocabulary)
-        self._num_tokens = len(known)
-        return self._buffer.view(self._text, _bytes_of(draft, vocabulary))
+    def forget_finished(self) -> None:
+        """Let go of requests that are finished; to be called in every step."""
+        self._index.forget_finished()
+        for key in [key for key, (request, _) in self._known.items() if request.is_finished]:
+            del self._known[key]
 
 
 def _bytes_of(token_ids: Sequence[int], vocabulary: Vocabulary) -> list[int]:
@@ -102,10 +87,10 @@ def value_span(text: bytes) -> bytes:
     return text
 
 
-def _num_word_bytes(array: TokenArray) -> int:
+def _num_word_bytes(text: Sequence[int]) -> int:
     """How many bytes at the end of the text are the beginning of a word, or the whole of one."""
-    for length in range(min(len(array), _MAX_MATCH + 1)):
-        if not _is_in_word(int(array[len(array) - 1 - length])):
+    for length in range(min(len(text), _MAX_MATCH + 1)):
+        if not _is_in_word(text[-1 - length]):
             return length
     return _MAX_MATCH + 1
 

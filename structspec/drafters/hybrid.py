@@ -74,12 +74,10 @@ class HybridDrafter:
         num_hopeful = self._num_hopeful(batch) if max_num_guessed else 0
         if max_num_guessed:
             self._suffix.observe(batch)
-            self._prediction.forget_finished()
+            for kind in (self._prediction, self._ngram, self._copier):
+                kind.forget_finished()
         if not any(scheduled.num_draft_slots for scheduled in batch.requests):
             return no_draft(len(batch.requests), num_hopeful)
-        if max_num_guessed:
-            self._ngram.keep_only(batch)
-            self._copier.keep_only(batch)
         self._trust.judge()
         walks = [self._propose_one(one, max_num_guessed) for one in batch.requests]
         return Draft(
@@ -88,6 +86,7 @@ class HybridDrafter:
             [walk.is_forced for walk in walks],
             [walk.num_certain for walk in walks],
             num_hopeful,
+            [walk.sources for walk in walks],
         )
 
     def _max_num_guessed(self, batch: Batch) -> int:
@@ -120,14 +119,16 @@ class HybridDrafter:
         matcher, chain = walk.matcher, walk.request.params.speculation.chain
         if matcher is not None and "forced" in chain:
             walk.num_certain = walk.note(take_certain(scheduled, matcher, walk.num_slots))
+            walk.count("forced", walk.num_certain)
         if not scheduled.may_guess:
             return
         while walk.num_free > 0:
-            if not any(self._kinds[name](walk) for name in chain):
+            if not any(walk.count(name, self._kinds[name](walk)) for name in chain):
                 break
         if matcher is not None:
             if walk.num_free > 0 and "forced" in chain:
-                walk.take(self._forced_stop(matcher), is_forced=True)
+                num_taken = walk.take(self._forced_stop(matcher), is_forced=True)
+                walk.count("forced", num_taken)
             self._trust.note(walk.request, walk.token_ids, walk.spelled)
             matcher.rollback(len(walk.token_ids))
 

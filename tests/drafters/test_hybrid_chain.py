@@ -107,8 +107,9 @@ def test_nothing_is_kept_of_requests_that_are_finished():
     request = predicting(b"abcd", prompt="abcd", texts=["abcd"])
     finish(drafter, request)
     drafter.propose(batch_of(start(BYTES, ["ab", "b"], request_id=1)))
-    parts = drafter._suffix._known, drafter._prediction._known, drafter._ngram._buffers
+    parts = drafter._suffix._known, drafter._prediction._known, drafter._copier._known
     assert not any(request.request_id in part for part in parts)
+    assert drafter._ngram._index.num_known(request) == 0
 
 
 def test_a_request_may_choose_its_kinds_of_drafts_and_their_order():
