@@ -6,6 +6,9 @@
                 return d_0 … d_(j-1), target[j]
         return d_0 … d_(k-1), target[k]
 
+With `accepts_valid` every draft before num_valid stands, whatever the target: num_valid says then
+how many are to be accepted.
+
 `target` is the argmax of each row, or a token drawn from it: a one-hot draft d is then accepted
 with probability p(d), and what replaces it is drawn from p without d. The row's runners-up
 (sample_rows.py) go with the token that ends a request's.
@@ -33,6 +36,8 @@ def verify_greedy_reference(
     last: Tensor | None = None,
     runners_up: Tensor | None = None,
     last_runners_up: Tensor | None = None,
+    *,
+    accepts_valid: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The specification: the loop of the module docstring."""
     targets, drafts = target_token_ids.tolist(), draft_token_ids.tolist()
@@ -41,9 +46,13 @@ def verify_greedy_reference(
     for i, valid in enumerate(num_valid.tolist()):
         first, end = cu[i], cu[i + 1]
         n = 0
-        while first + n < end and n != valid and drafts[first + n] == targets[first + i + n]:
+        while (
+            first + n < end
+            and n != valid
+            and (accepts_valid or drafts[first + n] == targets[first + i + n])
+        ):
             n += 1
-        output = targets[first + i : first + i + n + 1]
+        output = drafts[first : first + n] + targets[first + i + n : first + i + n + 1]
         padded.append(output + [-1] * (max_num_drafts + 1 - len(output)))
         num_accepted.append(n)
         if last is not None:
@@ -74,6 +83,7 @@ def _verify_greedy_kernel(
     last_stride: tl.tensor,
     max_num_drafts: tl.tensor,
     num_rows: tl.tensor,
+    ACCEPTS_VALID: tl.constexpr,
     HAS_LAST: tl.constexpr,
     NUM_RUNNERS_UP: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
@@ -89,9 +99,11 @@ def _verify_greedy_kernel(
         target_token_ids_ptr + row, mask=(j <= num_drafts) & (row < num_rows), other=-1
     )
     drafts = tl.load(draft_token_ids_ptr + first + j, mask=j < num_drafts, other=-1)
-    stands = (drafts == targets) & (j < num_drafts) & (j != num_valid)
+    stands = (j < num_drafts) & (j != num_valid)
+    if not ACCEPTS_VALID:
+        stands = stands & (drafts == targets)
     num_accepted = tl.min(tl.where(stands, BLOCK_SIZE, j), 0)  # j == num_drafts never stands
-    output = tl.where(j <= num_accepted, targets, -1)
+    output = tl.where(j < num_accepted, drafts, tl.where(j == num_accepted, targets, -1))
     tl.store(token_ids_ptr + i * (max_num_drafts + 1) + j, output, mask=j < max_num_drafts + 1)
     tl.store(num_accepted_ptr + i, num_accepted)
     if HAS_LAST:
@@ -112,6 +124,8 @@ def verify_greedy_triton(
     last: Tensor | None = None,
     runners_up: Tensor | None = None,
     last_runners_up: Tensor | None = None,
+    *,
+    accepts_valid: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The kernel, one program per request; on a CPU it needs Triton's interpreter."""
     num_requests = num_valid.shape[0]
@@ -131,6 +145,7 @@ def verify_greedy_triton(
             0 if last_runners_up is None else last_runners_up.stride(0),
             max_num_drafts,
             target_token_ids.shape[0],
+            ACCEPTS_VALID=accepts_valid,
             HAS_LAST=last is not None,
             NUM_RUNNERS_UP=0 if runners_up is None else runners_up.shape[1],
             BLOCK_SIZE=max(16, triton.next_power_of_2(max_num_drafts + 1)),  # few variants
@@ -148,6 +163,8 @@ def verify_greedy(
     last: Tensor | None = None,  # [num_requests] int64, written: the token behind the accepted
     runners_up: Tensor | None = None,  # [num_drafts + num_requests, n] int64: of each row
     last_runners_up: Tensor | None = None,  # [num_requests, n] int64, written: behind the accepted
+    *,
+    accepts_valid: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Accepted drafts and one more token per request, and how many drafts were accepted.
 
@@ -177,4 +194,5 @@ def verify_greedy(
         last,
         runners_up,
         last_runners_up,
+        accepts_valid=accepts_valid,
     )

@@ -15,8 +15,9 @@ from structspec.engine.batch import (
     SamplerOutput,
     ScheduledRequest,
 )
-from structspec.engine.verifiers import Verified, verify
+from structspec.engine.verifiers import Verification, Verified
 from structspec.kernels.apply_bitmask import apply_bitmask
+from structspec.speculative_config import SpeculativeConfig
 
 
 class RejectionSampler:
@@ -27,7 +28,13 @@ class RejectionSampler:
     hangs on its seed alone, not on what is drafted nor on what else is in the batch.
     """
 
-    def __init__(self, vocab_size: int, stop_token_ids: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        vocab_size: int,
+        stop_token_ids: Sequence[int] = (),
+        speculative: SpeculativeConfig | None = None,
+    ) -> None:
+        self._verify = Verification(speculative or SpeculativeConfig())
         self._vocab_size = vocab_size
         self._stop_token_ids = list(stop_token_ids)
 
@@ -48,7 +55,7 @@ class RejectionSampler:
 
         token_ids: list[Sequence[int]] = [()] * len(batch.requests)
         num_accepted = [0] * len(batch.requests)
-        for one, ids, n in zip(sampled, *verify(logits, sampled), strict=True):
+        for one, ids, n in zip(sampled, *self._verify(logits, sampled), strict=True):
             token_ids[one.index] = ids
             num_accepted[one.index] = n
         return ReadySampled(SamplerOutput(token_ids, num_accepted), logits.device)

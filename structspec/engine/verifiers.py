@@ -10,19 +10,26 @@ on the drafts at all: a seed gives the same tokens with and without speculation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
+from structspec.engine.fly import Fly
 from structspec.engine.randomness import ACCEPT, DRAW, DRAW_UNSEEN, uniforms
 from structspec.engine.sampling_probs import compute_target_probs
+from structspec.engine.synthetic import count_accepted
+from structspec.kernels.block_verification import block_verification
 from structspec.kernels.rejection_sample import rejection_sample
 from structspec.kernels.sample import sample
 from structspec.kernels.verify_greedy import verify_greedy
 from structspec.request import Request
+from structspec.speculative_config import SpeculativeConfig
+from structspec.verification import acceptance_chances
+
+_MAX_PROBS = 2**26  # float32 of the target held at once, 256 MiB, or one request's if that is more
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,63 +50,163 @@ class Verified:
         return range(self.first_row, self.first_row + 1 + len(self.draft_token_ids))
 
     @property
-    def verifier(self) -> Verifier:
-        if self.request.params.temperature == 0:
-            return _verify_greedy
-        return _verify_sampled if self.draft_probs is None else _verify_probabilistic
+    def is_greedy(self) -> bool:
+        return self.request.params.temperature == 0
 
 
 # Tokens [len(group), longest draft + 1], padded with -1, and how many drafts were accepted.
-Verifier = Callable[[Tensor, Sequence[Verified]], tuple[Tensor, Tensor]]
+_Tokens = tuple[Tensor, Tensor]
 
 
-def verify(logits: Tensor, sampled: Sequence[Verified]) -> tuple[list[list[int]], list[int]]:
-    """New tokens of each request, and how many of its drafts are among them."""
-    token_ids: list[list[int]] = [[] for _ in sampled]
-    num_accepted = [0] * len(sampled)
-    for verifier in (_verify_greedy, _verify_sampled, _verify_probabilistic):
-        places = [i for i, one in enumerate(sampled) if one.verifier is verifier]
-        if places:
-            padded, accepted = verifier(logits, [sampled[i] for i in places])
-            for i, row, n in zip(places, padded.tolist(), accepted.tolist(), strict=True):
+class Verification:
+    """Verifies drafts by the method of the settings.
+
+    "block" judges drafts with probabilities of their own together; greedy and one-hot ones gain
+    nothing by it. "synthetic" and "fly" change what is written.
+    """
+
+    def __init__(self, config: SpeculativeConfig) -> None:
+        method = config.rejection_sample_method
+        self._judge = block_verification if method == "block" else rejection_sample
+        self._fly = Fly.of(config) if method == "fly" else None
+        self._chances = acceptance_chances(config) if method == "synthetic" else None
+
+    def __call__(
+        self,
+        logits: Tensor,  # [num_rows, vocab_size]: masked
+        sampled: Sequence[Verified],
+    ) -> tuple[list[list[int]], list[int]]:
+        """New tokens of each request, and how many of its drafts are among them."""
+        if self._chances is not None:
+            sampled = [_accept_some(one, self._chances) for one in sampled]
+        token_ids: list[list[int]] = [[] for _ in sampled]
+        num_accepted = [0] * len(sampled)
+        for verify, group in self._groups(sampled, logits.shape[1]):
+            padded, accepted = verify(logits, [sampled[i] for i in group])
+            for i, row, n in zip(group, padded.tolist(), accepted.tolist(), strict=True):
                 token_ids[i] = row[: n + 1]
                 num_accepted[i] = n
-    return token_ids, num_accepted
+        return token_ids, num_accepted
 
+    def _groups(
+        self, sampled: Sequence[Verified], vocab_size: int
+    ) -> Iterator[tuple[Callable[[Tensor, Sequence[Verified]], _Tokens], list[int]]]:
+        """The requests' places, and what verifies them."""
+        if greedy := [i for i, one in enumerate(sampled) if one.is_greedy]:
+            yield self._verify_greedy, greedy
+        drawn = [i for i, one in enumerate(sampled) if not one.is_greedy]
+        for verify, places in (
+            (self._verify_drawn, [i for i in drawn if sampled[i].draft_probs is None]),
+            (self._verify_probabilistic, [i for i in drawn if sampled[i].draft_probs is not None]),
+        ):
+            for chunk in _chunks(places, sampled, vocab_size):
+                yield verify, chunk
 
-def _verify_greedy(logits: Tensor, group: Sequence[Verified]) -> tuple[Tensor, Tensor]:
-    targets = _own_rows(logits.argmax(dim=-1), group)
-    return verify_greedy(targets, *_layout(group, logits.device))
+    def _verify_greedy(self, logits: Tensor, group: Sequence[Verified]) -> _Tokens:
+        targets = _own_rows(logits.argmax(dim=-1), group)
+        return self._verify_targets(
+            targets, group, lambda some: _own_rows(logits, group)[some].float().softmax(dim=-1)
+        )
 
+    def _verify_drawn(self, logits: Tensor, group: Sequence[Verified]) -> _Tokens:
+        # drawn again in place of a refused token with the same number, some would come too often
+        draws = [
+            u
+            for one in group
+            for u in _uniforms(one, DRAW_UNSEEN if one.is_unseen else DRAW, len(one.rows))
+        ]
+        probs = _target_probs(logits, group)
+        targets = sample(probs, _float64(draws, logits.device))
+        return self._verify_targets(targets, group, lambda some: probs[some])
 
-def _verify_sampled(logits: Tensor, group: Sequence[Verified]) -> tuple[Tensor, Tensor]:
-    # drawn again in place of a refused token with the same number, some would come too often
-    draws = [
-        u
-        for one in group
-        for u in _uniforms(one, DRAW_UNSEEN if one.is_unseen else DRAW, len(one.rows))
-    ]
-    targets = sample(_target_probs(logits, group), _float64(draws, logits.device))
-    return verify_greedy(targets, *_layout(group, logits.device))
+    def _verify_targets(
+        self, targets: Tensor, group: Sequence[Verified], probs: Callable[[Tensor], Tensor]
+    ) -> _Tokens:
+        """Drafts that equal the target's own tokens; `probs` are those of some of the rows."""
+        drafts, cu_num_drafts, num_valid, max_num_drafts = _layout(group, targets.device)
+        if self._fly is not None:
+            rows = _draft_rows(group, targets.device)
+            passes = self._let_pass(self._fly, drafts == targets[rows], drafts, group, probs)
+            targets[rows] = torch.where(passes, drafts, targets[rows])
+        return verify_greedy(
+            targets,
+            drafts,
+            cu_num_drafts,
+            num_valid,
+            max_num_drafts,
+            accepts_valid=self._chances is not None,
+        )
 
-
-def _verify_probabilistic(logits: Tensor, group: Sequence[Verified]) -> tuple[Tensor, Tensor]:
-    device = logits.device
-    draft_token_ids, cu_num_draft_tokens, num_valid, max_num_drafts = _layout(group, device)
-    return rejection_sample(
-        _target_probs(logits, group),
-        draft_token_ids,
-        torch.cat([one.draft_probs for one in group if one.draft_probs is not None]),
-        torch.arange(len(draft_token_ids), device=device),
-        cu_num_draft_tokens,
-        num_valid,
-        _float64(
+    def _verify_probabilistic(self, logits: Tensor, group: Sequence[Verified]) -> _Tokens:
+        device = logits.device
+        drafts, cu_num_drafts, num_valid, max_num_drafts = _layout(group, device)
+        p = _target_probs(logits, group)
+        q = torch.cat([one.draft_probs for one in group if one.draft_probs is not None])
+        accept = _float64(
             [u for one in group for u in _uniforms(one, ACCEPT, len(one.draft_token_ids))], device
-        ),
-        # Which of the rows draws is settled by the others: any position of the step will do.
-        _float64([u for one in group for u in _uniforms(one, DRAW, 1)], device),
-        max_num_drafts,
-    )
+        )
+        if self._fly is not None:
+            p_d = p[_draft_rows(group, device), drafts].double()
+            is_accepted = accept * q.gather(1, drafts[:, None])[:, 0].double() < p_d
+            passes = self._let_pass(self._fly, is_accepted, drafts, group, lambda some: p[some])
+            accept[passes] = 0
+        return self._judge(
+            p,
+            drafts,
+            q,
+            torch.arange(len(drafts), device=device),
+            cu_num_drafts,
+            num_valid,
+            accept,
+            # Which of the rows draws is settled by the others: any position of the step will do.
+            _float64([u for one in group for u in _uniforms(one, DRAW, 1)], device),
+            max_num_drafts,
+        )
+
+    @staticmethod
+    def _let_pass(
+        fly: Fly,
+        is_accepted: Tensor,  # [num_drafts] bool
+        draft_token_ids: Tensor,
+        group: Sequence[Verified],
+        probs: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """Which drafts pass though they are rejected, [num_drafts] bool."""
+        flags, first = is_accepted.tolist(), 0
+        found: list[int] = []
+        for one in group:
+            end = first + len(one.draft_token_ids)
+            found += [first + place for place in fly.find(flags[first:end], one.num_valid)]
+            first = end
+        passes = torch.zeros_like(is_accepted)
+        if found:
+            some = torch.tensor(found, device=passes.device)
+            rows = _draft_rows(group, passes.device)[some]
+            passes[some] = fly.is_unsure(probs(rows), draft_token_ids[some])
+        return passes
+
+
+def _accept_some(one: Verified, chances: Sequence[float]) -> Verified:
+    """With its drafts cut where they are to end, whatever their probabilities."""
+    num_drafts = len(one.draft_token_ids)
+    count = count_accepted(chances, one.request.seed, one.position, num_drafts, one.num_valid)
+    return replace(one, draft_probs=None, num_valid=count)
+
+
+def _chunks(
+    places: Sequence[int], sampled: Sequence[Verified], vocab_size: int
+) -> Iterator[list[int]]:
+    """Those requests in groups of so few rows that their probabilities do not fill the memory."""
+    chunk: list[int] = []
+    num_rows, most = 0, _MAX_PROBS // vocab_size
+    for place in places:
+        if chunk and num_rows + len(sampled[place].rows) > most:
+            yield chunk
+            chunk, num_rows = [], 0
+        chunk.append(place)
+        num_rows += len(sampled[place].rows)
+    if chunk:
+        yield chunk
 
 
 def _uniforms(one: Verified, purpose: int, count: int) -> list[float]:
@@ -121,6 +228,16 @@ def _own_rows(values: Tensor, group: Sequence[Verified]) -> Tensor:
     if len(rows) == values.shape[0]:
         return values
     return values[torch.tensor(rows, device=values.device)]
+
+
+def _draft_rows(group: Sequence[Verified], device: torch.device) -> Tensor:
+    """Which of the group's own rows verifies each of its drafts, [num_drafts]."""
+    rows: list[int] = []
+    row = 0
+    for one in group:
+        rows += range(row, row + len(one.draft_token_ids))
+        row += len(one.rows)
+    return torch.tensor(rows, dtype=torch.int64, device=device)
 
 
 def _layout(group: Sequence[Verified], device: torch.device) -> tuple[Tensor, Tensor, Tensor, int]:

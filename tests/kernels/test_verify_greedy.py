@@ -55,6 +55,21 @@ def test_one_request(verify, target, draft, num_valid, expected, device):
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("num_valid", "expected"), [(0, [7, -1, -1]), (1, [5, 8, -1]), (2, [5, 6, 9]), (9, [5, 6, 9])]
+)
+def test_with_accepts_valid_so_many_drafts_stand_whatever_the_target_says(
+    verify, num_valid, expected, device
+):
+    def accept(*arguments):
+        return verify(*arguments, accepts_valid=True)
+
+    token_ids, num_accepted = call(accept, [([7, 8, 9], [5, 6], num_valid)], device)
+    assert token_ids == [expected]
+    assert num_accepted == [min(num_valid, 2)]
+
+
+@BOTH
 def test_requests_with_different_draft_lengths_do_not_mix(verify, device):
     token_ids, num_accepted = call(
         verify,
