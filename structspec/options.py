@@ -22,7 +22,7 @@ from structspec.constraint import (
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Finding
 from structspec.prompting import SchemaInPrompt
-from structspec.request import SamplingParams
+from structspec.request import LogprobsMode, SamplingParams
 from structspec.schema import SchemaTarget, resolve_schema
 from structspec.settings import DEFAULT_MAX_ATTEMPTS, BackendName, OnUnsupported
 from structspec.speculation import Speculation, to_speculation
@@ -46,6 +46,13 @@ class OtherOptions(TypedDict, total=False):
     top_k: int
     top_p: float
     min_p: float
+    logit_bias: Mapping[int | str, float]
+    presence_penalty: float
+    frequency_penalty: float
+    repetition_penalty: float
+    logprobs: int
+    logprobs_mode: LogprobsMode
+    prompt_logprobs: int
     seed: int
     max_tokens: int
     stop: str | Sequence[str]
@@ -72,7 +79,12 @@ class GenerateOptions(OtherOptions, total=False):
 
 SAMPLING_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("temperature", "top_p", "min_p"), (int, float)),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), (int, float)),
+    "repetition_penalty": (int, float),
+    "logit_bias": (Mapping,),
     **dict.fromkeys(("top_k", "seed", "max_tokens"), (int,)),
+    **dict.fromkeys(("logprobs", "prompt_logprobs"), (int,)),
+    "logprobs_mode": (str,),
     "ignore_eos": (bool,),
     "speculative": (bool, Speculation, Mapping),
     "stop": (str, list, tuple),
@@ -85,6 +97,7 @@ CHOICES_OF = {
     "style": get_args(JsonStyle),
     "property_order": get_args(PropertyOrder),
     "schema_in_prompt": get_args(SchemaInPrompt),
+    "logprobs_mode": get_args(LogprobsMode),
 }
 # options that mean nothing without a constraint, and why
 OF_CONSTRAINTS = {
@@ -241,11 +254,29 @@ def _resolve_sampling(given: Mapping[str, Any]) -> dict[str, Any]:
         for string in sampling["stop"]:
             if not isinstance(string, str):
                 raise InvalidRequest(f"stop must hold strings, not {string!r}")
+    if "logit_bias" in sampling:
+        sampling["logit_bias"] = _resolve_logit_bias(sampling["logit_bias"])
+    if "logprobs_mode" in sampling and "logprobs" not in sampling:
+        raise InvalidRequest("logprobs_mode= goes with logprobs=, which was not given")
     if "speculative" in sampling:
         speculation = to_speculation(sampling["speculative"])
         sampling |= {"speculative": speculation.is_on, "speculation": speculation}
     SamplingParams(**sampling)  # refuses what is out of range
     return sampling
+
+
+def _resolve_logit_bias(given: Mapping[Any, Any]) -> tuple[tuple[int, float], ...]:
+    biases: dict[int, float] = {}
+    for key, bias in given.items():
+        is_digits = isinstance(key, str) and key.isascii() and key.isdigit()
+        if not is_digits and type(key) is not int:
+            raise InvalidRequest(f"logit_bias: {key!r} is no token id, as a number or its digits")
+        if int(key) in biases:
+            raise InvalidRequest(f"logit_bias names the token {int(key)} twice")
+        if isinstance(bias, bool) or not isinstance(bias, int | float):
+            raise InvalidRequest(f"logit_bias[{key!r}] must be a number, not {bias!r}")
+        biases[int(key)] = float(bias)
+    return tuple(biases.items())
 
 
 def _resolve_prediction(prediction: Any) -> str | tuple[int, ...]:

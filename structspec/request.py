@@ -9,16 +9,18 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, StructspecError
 from structspec.grammars.wrapping import FreeMatcher, widen, wrap
 from structspec.output_text import OutputText
 from structspec.speculation import Speculation
+from structspec.token_logprob import TokenLogprob
 
 if TYPE_CHECKING:
     from structspec.engine.batch import Parked
+    from structspec.engine.logit_edits import TokenTable
     from structspec.grammars.base import CompiledGrammar, Matcher, Row
     from structspec.grammars.wrapping import Wrapper
     from structspec.vocabulary import Vocabulary
@@ -28,6 +30,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_SEEDS.seed)
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
+LogprobsMode = Literal["raw", "processed"]
+MAX_LOGPROBS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,25 @@ class SamplingParams:
 
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `max_tokens` None is what
     is left of the context, at most 1,024. `stop` strings end the text and are not part of it.
+
+    `logit_bias` is added to the logits of tokens by id. Penalties are off at 0, the one on
+    repetition at 1: that one is about tokens of prompt and output, the others of the output alone.
+    `logprobs` is how many alternatives are told beside each token's own, None is off. They are of
+    the model's own distribution ("raw"), or of the one that is drawn from ("processed": biased,
+    masked, filtered; at temperature 0 as at 1). `prompt_logprobs` is the same of the prompt, raw.
     """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logprobs: int | None = None
+    logprobs_mode: LogprobsMode = "raw"
+    prompt_logprobs: int | None = None
     seed: int | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -55,18 +72,54 @@ class SamplingParams:
             ("top_k", self.top_k >= 0, "at least 0 (0 is off)"),
             ("top_p", 0.0 < self.top_p <= 1.0, "in (0, 1]"),
             ("min_p", 0.0 <= self.min_p <= 1.0, "in [0, 1]"),
+            ("presence_penalty", -2.0 <= self.presence_penalty <= 2.0, "in [-2, 2]"),
+            ("frequency_penalty", -2.0 <= self.frequency_penalty <= 2.0, "in [-2, 2]"),
+            (
+                "repetition_penalty",
+                0.0 < self.repetition_penalty < float("inf"),
+                "a number above 0 (1 is off)",
+            ),
+            ("logprobs", _is_count(self.logprobs), f"between 0 and {MAX_LOGPROBS}"),
+            ("logprobs_mode", self.logprobs_mode in get_args(LogprobsMode), "'raw' or 'processed'"),
+            ("prompt_logprobs", _is_count(self.prompt_logprobs), f"between 0 and {MAX_LOGPROBS}"),
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
             ("stop", all(self.stop), "made of non-empty strings"),
             ("stop", all(map(_is_text, self.stop)), "made of whole characters"),
         ):
             if not holds:
                 raise InvalidRequest(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+        for token_id, bias in self.logit_bias:
+            if token_id < 0 or not -100.0 <= bias <= 100.0:
+                raise InvalidRequest(
+                    "logit_bias must give token ids numbers between -100 and 100, not"
+                    f" {bias!r} to {token_id!r}"
+                )
+
+    @property
+    def is_penalized(self) -> bool:
+        """Whether logits hang on the tokens that were written."""
+        is_counted = self.presence_penalty != 0 or self.frequency_penalty != 0
+        return is_counted or self.repetition_penalty != 1
+
+    @property
+    def edits_logits(self) -> bool:
+        """Whether single logits are changed before anything is drawn."""
+        return bool(self.logit_bias) or self.is_penalized
+
+    @property
+    def is_masked_first(self) -> bool:
+        """Whether its grammar cannot be asked after the draw: what a mask leaves is to be known."""
+        return self.is_filtered or self.logprobs is not None
 
     @property
     def is_filtered(self) -> bool:
         """Whether tokens are drawn from less than all that is allowed."""
         is_limited = self.top_k > 0 or self.top_p < 1 or self.min_p > 0
         return self.temperature > 0 and is_limited
+
+
+def _is_count(number: int | None) -> bool:
+    return number is None or 0 <= number <= MAX_LOGPROBS
 
 
 def _is_text(string: str) -> bool:
@@ -155,6 +208,10 @@ class Request:
     num_divergences: int = 0
     needs_mask: bool = False
     parked: Parked | None = None  # drawn before its grammar was ready
+    token_table: TokenTable | None = None  # what bias and penalties hang on, once it is needed
+    logprobs: list[TokenLogprob] = field(default_factory=list)  # of its output, if asked for
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # of its second token on
+    is_penalized: bool = field(init=False)
     seed: int = field(init=False)
     num_prompt_tokens: int = field(init=False)
     prediction_token_ids: Sequence[int] = ()  # what its output is expected to be, if anything
@@ -174,6 +231,7 @@ class Request:
         self.token_ids = list(self.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
         self.text = OutputText(self.params.stop)
+        self.is_penalized = self.params.is_penalized
         seed = self.params.seed
         self.seed = _SEEDS.getrandbits(63) if seed is None else seed & (2**63 - 1)
 

@@ -2,8 +2,10 @@
 
 Mask rows come on a copy stream while the forward pass still runs, and only if there are any; new
 tokens go back by themselves, and the host reads them when it needs them. Every size has two graphs:
-one for steps in which top_k, top_p or min_p limit a row, one without their kernels. Drafts with
-probabilities of their own go through RejectionSampler, which waits for the device.
+one for steps in which top_k, top_p or min_p limit a row, one without their kernels. Steps in which
+bias or penalties change logits launch the same kernels one by one: there may be any number of such
+edits. Drafts with probabilities of their own go through RejectionSampler, which waits for the
+device.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from structspec.engine.batch import Batch, Draft, Mask, Sampled, ScheduledReques
 from structspec.engine.device_sampled import DeviceSampled, GeneralSampled
 from structspec.engine.graphs import Graphs
 from structspec.engine.lanes import Lanes
+from structspec.engine.logit_edits import LogitEdits, collect_edits
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.staging import Field, Layout, Staging, fill_padded, make_layout
 from structspec.grammars.base import Row
@@ -88,12 +91,18 @@ class DeviceSampler:
         sizes = list(product(self._sizes, (False, True)))
         self._graphs = Graphs(lambda size: self._draw(hidden(size[0]), has_filters=size[1]), sizes)
         self._graphs.capture(pool)
+        self._warm_up_edits(hidden(1))
 
     def warm_up(self, hidden: Callable[[int], Tensor]) -> None:
         """Compile what `capture` would; `hidden` gives so many rows as the runner does."""
         for num_rows in reversed(self._sizes):
             self._draw(hidden(num_rows), has_filters=False)
         self._draw(hidden(1), has_filters=True)  # of its kernels there is one for all sizes
+        self._warm_up_edits(hidden(1))
+
+    def _warm_up_edits(self, hidden: Tensor) -> None:
+        ids, values = np.zeros(1, np.int32), np.ones(1, np.float32)
+        LogitEdits(ids, ids, values, values, values).apply(self._head(hidden))
 
     def __call__(self, hidden: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
         """Launch the sampling of a step from what the runner gave."""
@@ -108,8 +117,9 @@ class DeviceSampler:
         self._staging.send(layout)
         if is_sent:
             self._lanes.compute_waits()
-        if self._graphs is None:
-            self._draw(hidden, has_filters=self._constants.has_filters)
+        edits = collect_edits(batch, draft) if self._constants.has_edits else None
+        if self._graphs is None or edits is not None:
+            self._draw(hidden, has_filters=self._constants.has_filters, edits=edits)
         else:
             self._graphs((len(hidden), self._constants.has_filters))
         if len(mask.rows):
@@ -132,14 +142,17 @@ class DeviceSampler:
         self._wide = mask.wide
         return True
 
-    def _draw(self, hidden: Tensor, *, has_filters: bool) -> None:
+    def _draw(self, hidden: Tensor, *, has_filters: bool, edits: LogitEdits | None = None) -> None:
         num_rows = len(hidden)
+        logits = self._head(hidden)
+        if edits is not None:
+            edits.apply(logits)
         arrays = self._staging.on_device(self._layout(num_rows))
         filters = Filters(arrays["top_k"], arrays["top_p"], arrays["min_p"])
         n, output = self._num_runners_up, self._output[:num_rows]
         runners_up = self._runners_up[:num_rows] if n else None
         targets = sample_rows(
-            self._head(hidden),
+            logits,
             self._bitmask,
             arrays["mask_rows"],
             self._stop_token_ids,
@@ -214,6 +227,7 @@ class _Constants:
 
     def __init__(self) -> None:
         self.has_filters = False  # whether top_k, top_p or min_p limit a row
+        self.has_edits = False  # whether bias or penalties change a logit
         self.constrained: Sequence[int] = ()  # of the requests
         self._requests: list[Request] = []
         self._columns: dict[str, NDArray[Any]] = {}
@@ -255,6 +269,7 @@ class _Constants:
         self._prompts = np.array([request.num_prompt_tokens for request in requests], np.int64)
         params = [request.params for request in requests]
         self.has_filters = any(p.is_filtered for p in params)
+        self.has_edits = any(p.edits_logits for p in params)
         self.constrained = [index for index, request in enumerate(requests) if request.is_judged]
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),

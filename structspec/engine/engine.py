@@ -72,10 +72,18 @@ class _Flight:
 
     @property
     def waits(self) -> bool:
-        """Whether its masks need the tokens of the step before."""
+        """Whether its masks or penalties need the tokens of the step before."""
         return any(
-            is_masked and scheduled.last_index >= 0
+            scheduled.last_index >= 0 and (is_masked or scheduled.request.is_penalized)
             for is_masked, scheduled in zip(self.is_masked, self.batch.requests, strict=True)
+        )
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether its penalties need them, so that they must have been taken in."""
+        return any(
+            scheduled.last_index >= 0 and scheduled.request.is_penalized
+            for scheduled in self.batch.requests
         )
 
 
@@ -169,7 +177,7 @@ class Engine:
         return [
             request.matcher is not None
             and scheduled.is_sampled
-            and (masks_all or request.needs_mask or request.params.is_filtered)
+            and (masks_all or request.needs_mask or request.params.is_masked_first)
             for scheduled in batch.requests
             for request in (scheduled.request,)
         ]
@@ -195,11 +203,14 @@ class Engine:
         except Exception as error:
             output = None
             self._fail(flight.batch, error)
-        if ahead is not None:
+        is_next = ahead is not None and ahead.counts_tokens  # what this one has written
+        if ahead is not None and not is_next:
             self._sample(ahead)
         if output is not None:
             self.scheduler.update(flight.batch, flight.draft, output)
             self._pace.landed(flight.batch, flight.draft, output)
+        if ahead is not None and is_next:
+            self._sample(ahead)
 
     def _judge(self, parked: Sequence[Parked]) -> None:
         """Take in what was drawn before its grammar was ready."""

@@ -124,7 +124,7 @@ class Pace:
             has_matcher = request.matcher is not None
             may_guess |= request.params.speculative
             may_force |= request.params.speculative and has_matcher
-            may_look_after |= has_matcher and not request.params.is_filtered
+            may_look_after |= has_matcher and not request.params.is_masked_first
             if may_force and may_look_after:
                 break
         least = Drafting.NOTHING if may_force else Drafting.CERTAIN

@@ -1,4 +1,4 @@
-"""From logits to new tokens: mask, verify drafts, draw the token behind them (verifiers.py)."""
+"""From logits to new tokens: edit, mask, verify drafts, draw what follows them (verifiers.py)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from structspec.engine.batch import (
     SamplerOutput,
     ScheduledRequest,
 )
+from structspec.engine.logit_edits import collect_edits
 from structspec.engine.verifiers import Verification, Verified
 from structspec.kernels.apply_bitmask import apply_bitmask
 from structspec.speculative_config import SpeculativeConfig
@@ -47,6 +48,8 @@ class RejectionSampler:
     ) -> ReadySampled:
         """New tokens per scheduled request; none for those that are not sampled."""
         assert logits.shape[1] == self._vocab_size
+        if (edits := collect_edits(batch, draft)) is not None:
+            edits.apply(logits)
         bitmask = mask.bitmask[mask.places]
         apply_bitmask(logits, bitmask.to(logits.device), mask.rows.to(logits.device))
         sampled = _sampled_requests(batch, draft, mask)

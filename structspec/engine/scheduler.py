@@ -236,7 +236,7 @@ class Scheduler:
         num_missing = num_known - request.num_computed_tokens
         if not request.is_grammar_pending:
             return num_missing
-        if self._draws_early and not request.params.is_filtered:
+        if self._draws_early and not request.params.is_masked_first:
             return 0 if request.num_pending else num_missing
         # The last token's logits wait for the grammar that masks them, and those before it where
         # they come for free with it: else the grammar, once ready, would wait for their step.

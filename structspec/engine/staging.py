@@ -7,7 +7,7 @@ still be under way, the next step is packed into the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,13 +65,7 @@ class Staging:
     def host(self, layout: Layout) -> dict[str, NDArray[np.generic]]:
         """The arrays to fill for the next `send`."""
         self._turn = 1 - self._turn
-        buffer = self._host[self._turn].numpy()
-        return {
-            field.name: buffer[offset : offset + field.size * np.dtype(field.dtype).itemsize].view(
-                field.dtype
-            )
-            for field, offset in zip(layout.fields, layout.offsets, strict=True)
-        }
+        return _arrays(self._host[self._turn], layout)
 
     def send(self, layout: Layout) -> None:
         """Copy what was filled to the device, in the order of the current stream."""
@@ -80,12 +74,35 @@ class Staging:
 
     def on_device(self, layout: Layout) -> dict[str, Tensor]:
         """The same arrays on the device; they stay where they are for ever."""
-        views = {}
-        for field, offset in zip(layout.fields, layout.offsets, strict=True):
-            size = field.size * np.dtype(field.dtype).itemsize
-            dtype = torch.from_numpy(np.empty(0, field.dtype)).dtype
-            views[field.name] = self._device[offset : offset + size].view(dtype)
-        return views
+        return _tensors(self._device, layout)
+
+
+def send_arrays(arrays: Mapping[str, NDArray[Any]], device: torch.device) -> dict[str, Tensor]:
+    """Arrays of any lengths on the device, copied in one go and without waiting for it."""
+    layout = make_layout([Field(name, each.dtype, each.size) for name, each in arrays.items()])
+    host = torch.empty(layout.num_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    for name, array in _arrays(host, layout).items():
+        array[:] = arrays[name]
+    return _tensors(host.to(device, non_blocking=True), layout)
+
+
+def _arrays(buffer: Tensor, layout: Layout) -> dict[str, NDArray[np.generic]]:
+    data = buffer.numpy()
+    return {
+        field.name: data[offset : offset + field.size * np.dtype(field.dtype).itemsize].view(
+            field.dtype
+        )
+        for field, offset in zip(layout.fields, layout.offsets, strict=True)
+    }
+
+
+def _tensors(buffer: Tensor, layout: Layout) -> dict[str, Tensor]:
+    views = {}
+    for field, offset in zip(layout.fields, layout.offsets, strict=True):
+        size = field.size * np.dtype(field.dtype).itemsize
+        dtype = torch.from_numpy(np.empty(0, field.dtype)).dtype
+        views[field.name] = buffer[offset : offset + size].view(dtype)
+    return views
 
 
 def fill_padded(array: NDArray[Any], values: Sequence[int] | NDArray[Any], padding: int) -> None:
