@@ -9,15 +9,16 @@ class OutputText:
     """Grows by tokens' bytes; hands out text that can no longer change.
 
     A character split over tokens is held back until it is whole, and so is text that may turn out
-    to be the start of a stop string. Bytes that are not UTF-8 become U+FFFD.
+    to be the start of a stop string, or is to be `drop`ped. Bytes that are not UTF-8 become U+FFFD.
     """
 
-    __slots__ = ("_data", "_num_taken", "_stops", "is_stopped", "stop_string")
+    __slots__ = ("_data", "_num_taken", "_stops", "is_stopped", "num_held", "stop_string")
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
         self._data = bytearray()
         self._stops = [string.encode() for string in stop]
         self._num_taken = 0
+        self.num_held = 0  # bytes at its end that may yet be dropped
         self.is_stopped = False
         self.stop_string: str | None = None
 
@@ -41,6 +42,11 @@ class OutputText:
             self.stop_string = stop.decode()
         return self.is_stopped
 
+    def drop(self, num_bytes: int) -> None:
+        """Take away so many bytes at the end, which have been held."""
+        assert len(self._data) - num_bytes >= self._num_taken
+        del self._data[len(self._data) - num_bytes :]
+
     def take(self) -> str:
         """The text that became certain since the last call."""
         end = self._num_certain()
@@ -62,7 +68,7 @@ class OutputText:
     def _num_certain(self) -> int:
         if self.is_stopped:
             return len(self._data)
-        held = max((self._num_overlap(stop) for stop in self._stops), default=0)
+        held = max((self._num_overlap(stop) for stop in self._stops), default=self.num_held)
         end = len(self._data) - held
         return max(self._num_taken, end - _num_incomplete(self._data[max(0, end - 3) : end]))
 
