@@ -52,8 +52,13 @@ def check_verification(config: SpeculativeConfig) -> None:
         _check_fly(config)
 
 
-def acceptance_chances(config: SpeculativeConfig) -> list[float]:
-    """How likely each draft is accepted by "synthetic" where those before it were."""
+def acceptance_chances(config: SpeculativeConfig) -> list[float] | None:
+    """How likely "synthetic" accepts each draft where those before it were; None: the target says.
+
+    One chance for each of `num_speculative_tokens`.
+    """
+    if config.rejection_sample_method != "synthetic":
+        return None
     k = config.num_speculative_tokens
     if config.synthetic_acceptance_rate is not None:
         return [config.synthetic_acceptance_rate] * k

@@ -6,6 +6,11 @@ number is for, and the position of the token in its request's output.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from structspec.engine.batch import ScheduledRequest
+
 # what a number is for: those of one position must not depend on each other
 DRAW, ACCEPT, DRAW_UNSEEN = 1, 2, 3
 
@@ -20,6 +25,12 @@ def uniforms(seed: int, purpose: int, position: int, count: int) -> list[float]:
         (_mix(stream + (index + 1) * _GAMMA) >> 11) * 2.0**-53
         for index in range(position, position + count)
     ]
+
+
+def draw_position(scheduled: ScheduledRequest, num_certain: int) -> int:
+    """Where in its output a request's first row of a step draws a token."""
+    num_before = scheduled.first_position + scheduled.num_tokens + num_certain
+    return num_before - scheduled.request.num_prompt_tokens
 
 
 def _mix(value: int) -> int:

@@ -1,4 +1,4 @@
-"""From logits to new tokens: edit, mask, verify drafts, draw what follows them (verifiers.py)."""
+"""From logits to new tokens: mask, verify drafts, draw the token behind them (verifiers.py)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from structspec.engine.batch import (
     Mask,
     ReadySampled,
     SamplerOutput,
-    ScheduledRequest,
 )
-from structspec.engine.logit_edits import collect_edits
+from structspec.engine.randomness import draw_position
+from structspec.engine.synthetic import accept_some
 from structspec.engine.verifiers import Verification, Verified
 from structspec.kernels.apply_bitmask import apply_bitmask
 from structspec.speculative_config import SpeculativeConfig
+from structspec.verification import acceptance_chances
 
 
 class RejectionSampler:
@@ -35,7 +36,9 @@ class RejectionSampler:
         stop_token_ids: Sequence[int] = (),
         speculative: SpeculativeConfig | None = None,
     ) -> None:
-        self._verify = Verification(speculative or SpeculativeConfig())
+        speculative = speculative or SpeculativeConfig()
+        self._verify = Verification(speculative)
+        self._chances = acceptance_chances(speculative)
         self._vocab_size = vocab_size
         self._stop_token_ids = list(stop_token_ids)
 
@@ -48,10 +51,10 @@ class RejectionSampler:
     ) -> ReadySampled:
         """New tokens per scheduled request; none for those that are not sampled."""
         assert logits.shape[1] == self._vocab_size
-        if (edits := collect_edits(batch, draft)) is not None:
-            edits.apply(logits)
         bitmask = mask.bitmask[mask.places]
         apply_bitmask(logits, bitmask.to(logits.device), mask.rows.to(logits.device))
+        if self._chances is not None:
+            mask = accept_some(batch, draft, mask, self._chances)
         sampled = _sampled_requests(batch, draft, mask)
         assert logits.shape[0] == sum(len(one.rows) for one in sampled)
         self._forbid_ignored_stops(logits, sampled)
@@ -93,9 +96,3 @@ def _sampled_requests(batch: Batch, draft: Draft, mask: Mask) -> list[Verified]:
             sampled.append(one)
             row += len(one.rows)
     return sampled
-
-
-def draw_position(scheduled: ScheduledRequest, num_certain: int) -> int:
-    """Where in its output a request's first row of a step draws a token."""
-    num_before = scheduled.first_position + scheduled.num_tokens + num_certain
-    return num_before - scheduled.request.num_prompt_tokens

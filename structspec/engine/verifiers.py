@@ -11,7 +11,7 @@ on the drafts at all: a seed gives the same tokens with and without speculation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -20,14 +20,12 @@ from torch import Tensor
 from structspec.engine.fly import Fly
 from structspec.engine.randomness import ACCEPT, DRAW, DRAW_UNSEEN, uniforms
 from structspec.engine.sampling_probs import compute_target_probs
-from structspec.engine.synthetic import count_accepted
 from structspec.kernels.block_verification import block_verification
 from structspec.kernels.rejection_sample import rejection_sample
 from structspec.kernels.sample import sample
 from structspec.kernels.verify_greedy import verify_greedy
 from structspec.request import Request
 from structspec.speculative_config import SpeculativeConfig
-from structspec.verification import acceptance_chances
 
 _MAX_PROBS = 2**26  # float32 of the target held at once, 256 MiB, or one request's if that is more
 
@@ -49,13 +47,10 @@ class Verified:
     def rows(self) -> range:
         return range(self.first_row, self.first_row + 1 + len(self.draft_token_ids))
 
-    @property
-    def is_greedy(self) -> bool:
-        return self.request.params.temperature == 0
-
 
 # Tokens [len(group), longest draft + 1], padded with -1, and how many drafts were accepted.
 _Tokens = tuple[Tensor, Tensor]
+_Verify = Callable[[Tensor, Sequence[Verified]], _Tokens]
 
 
 class Verification:
@@ -69,7 +64,7 @@ class Verification:
         method = config.rejection_sample_method
         self._judge = block_verification if method == "block" else rejection_sample
         self._fly = Fly.of(config) if method == "fly" else None
-        self._chances = acceptance_chances(config) if method == "synthetic" else None
+        self._accepts_valid = method == "synthetic"
 
     def __call__(
         self,
@@ -77,8 +72,6 @@ class Verification:
         sampled: Sequence[Verified],
     ) -> tuple[list[list[int]], list[int]]:
         """New tokens of each request, and how many of its drafts are among them."""
-        if self._chances is not None:
-            sampled = [_accept_some(one, self._chances) for one in sampled]
         token_ids: list[list[int]] = [[] for _ in sampled]
         num_accepted = [0] * len(sampled)
         for verify, group in self._groups(sampled, logits.shape[1]):
@@ -90,22 +83,29 @@ class Verification:
 
     def _groups(
         self, sampled: Sequence[Verified], vocab_size: int
-    ) -> Iterator[tuple[Callable[[Tensor, Sequence[Verified]], _Tokens], list[int]]]:
-        """The requests' places, and what verifies them."""
-        if greedy := [i for i, one in enumerate(sampled) if one.is_greedy]:
-            yield self._verify_greedy, greedy
-        drawn = [i for i, one in enumerate(sampled) if not one.is_greedy]
-        for verify, places in (
-            (self._verify_drawn, [i for i in drawn if sampled[i].draft_probs is None]),
-            (self._verify_probabilistic, [i for i in drawn if sampled[i].draft_probs is not None]),
-        ):
-            for chunk in _chunks(places, sampled, vocab_size):
-                yield verify, chunk
+    ) -> Iterator[tuple[_Verify, list[int]]]:
+        """What verifies the requests, and their places."""
+        groups: dict[_Verify, list[int]] = {}
+        for i, one in enumerate(sampled):
+            groups.setdefault(self._choose(one), []).append(i)
+        for verify, places in groups.items():
+            if verify == self._verify_greedy:
+                yield verify, places
+            else:
+                yield from ((verify, chunk) for chunk in _chunks(places, sampled, vocab_size))
+
+    def _choose(self, one: Verified) -> _Verify:
+        if one.request.params.temperature == 0:
+            return self._verify_greedy
+        if one.draft_probs is None or self._accepts_valid:
+            return self._verify_drawn
+        return self._verify_probabilistic
 
     def _verify_greedy(self, logits: Tensor, group: Sequence[Verified]) -> _Tokens:
         targets = _own_rows(logits.argmax(dim=-1), group)
+        own = torch.tensor([row for one in group for row in one.rows], device=logits.device)
         return self._verify_targets(
-            targets, group, lambda some: _own_rows(logits, group)[some].float().softmax(dim=-1)
+            targets, group, lambda some: logits[own[some]].float().softmax(dim=-1)
         )
 
     def _verify_drawn(self, logits: Tensor, group: Sequence[Verified]) -> _Tokens:
@@ -134,7 +134,7 @@ class Verification:
             cu_num_drafts,
             num_valid,
             max_num_drafts,
-            accepts_valid=self._chances is not None,
+            accepts_valid=self._accepts_valid,
         )
 
     def _verify_probabilistic(self, logits: Tensor, group: Sequence[Verified]) -> _Tokens:
@@ -184,13 +184,6 @@ class Verification:
             rows = _draft_rows(group, passes.device)[some]
             passes[some] = fly.is_unsure(probs(rows), draft_token_ids[some])
         return passes
-
-
-def _accept_some(one: Verified, chances: Sequence[float]) -> Verified:
-    """With its drafts cut where they are to end, whatever their probabilities."""
-    num_drafts = len(one.draft_token_ids)
-    count = count_accepted(chances, one.request.seed, one.position, num_drafts, one.num_valid)
-    return replace(one, draft_probs=None, num_valid=count)
 
 
 def _chunks(
