@@ -17,6 +17,7 @@ from structspec.config import EngineConfig
 from structspec.engine.loop import News
 from structspec.generation import Generation
 from structspec.llm import OnResult, Result, all_or_raise, result_of, tell_when_finished
+from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
 from structspec.service import Prompt, Prompts, Service, split_prompts
@@ -140,6 +141,10 @@ class AsyncLLM:
         finally:
             if not is_finished:
                 self._service.cancel(prepared)
+
+    def metrics(self) -> Metrics:
+        """What the engine has done since it was built; costs it nothing, and closed ones tell."""
+        return self._service.metrics()
 
     def close(self) -> None:
         """Cancel what runs and free the engine's threads; calling it again does nothing."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self, cast
 
 from structspec.compile_cache import DiskCache, MemoryCache
+from structspec.compile_counts import CompileCounts
 from structspec.compile_key import constraint_digest, digest_of
 from structspec.compile_lanes import ONLY_IN_THREADS, is_quick
 from structspec.compile_process import WorkerLimits
@@ -107,6 +108,7 @@ class GrammarCompiler:
         self._cache = MemoryCache(cache_size, max_cache_bytes)
         self._digests: OrderedDict[str, str] = OrderedDict()  # of constraints as they were written
         self._is_closed = False
+        self.counts = CompileCounts()
         steps = Steps(self._begin, self._compile_here, self._finish, self._move_on, _do_nothing)
         limit_s = min(timeout_s, _PATIENCE_S)
         self._threads = CompileThreads(
@@ -152,6 +154,7 @@ class GrammarCompiler:
             future = self._cache.get(job.key)
             if future is None and job.key in self._in_flight:
                 future = self._in_flight[job.key].future
+            self.counts.asked(is_hit=future is not None)
             if future is None:
                 future = job.future
                 future.set_running_or_notify_cancel()  # from here on nobody can cancel it
@@ -292,6 +295,7 @@ class GrammarCompiler:
                 return
             if not isinstance(result, StructspecError):
                 self._cache.put(job.key, job.future, result.num_bytes)
+        self.counts.finished(result)
         if isinstance(result, StructspecError):
             job.future.set_exception(result)
         else:

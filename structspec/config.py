@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from structspec.checks import check_integers
+from structspec.checks import check_integers, check_numbers
 from structspec.errors import InvalidRequest
 from structspec.speculative_config import SpeculativeConfig
 
@@ -56,6 +56,7 @@ class EngineConfig:
     num_compile_threads: int = 2
     compile_cache_dir: str | Path | None = None  # where compiled grammars are kept for next time
     max_compile_cache_dir_bytes: int = 2**30  # those unused the longest are deleted beyond
+    log_stats_interval_s: float = 10.0  # while it is busy, to the logger "structspec"; 0 is never
     speculative: SpeculativeConfig = field(default_factory=SpeculativeConfig)
 
     def __post_init__(self) -> None:
@@ -82,6 +83,7 @@ class EngineConfig:
             raise InvalidRequest(
                 f"compile_timeout_s must be a number above 0, not {self.compile_timeout_s!r}"
             )
+        check_numbers(self, 0, 86_400, "log_stats_interval_s")
         if not isinstance(self.speculative, SpeculativeConfig):
             raise InvalidRequest(
                 f"speculative must be a SpeculativeConfig, not {self.speculative!r}; to draft"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from structspec.bitmask import allocate_bitmask, unpack_row
+from structspec.common_subsequence import count_common
 from structspec.constraint import Constraint, JsonSchema, Tools
 from structspec.errors import GenerationError, Truncated
 from structspec.grammars.base import CompiledGrammar, Report
@@ -62,6 +63,7 @@ def _to_generation(
     assert request.finish_reason is not None
     if request.error is not None:
         raise request.error
+    _count_predicted(request)
     compiled = request.compiled.result() if request.compiled is not None else None
     return Generation(
         value=_to_value(request, task, compiled, vocabulary),
@@ -73,6 +75,15 @@ def _to_generation(
         report=compiled.report if compiled is not None else None,
         num_attempts=num_attempts,
     )
+
+
+def _count_predicted(request: Request) -> None:
+    """How many tokens of the prediction appear in the output, in its order, and how many do not."""
+    prediction, stats = request.prediction_token_ids, request.stats
+    if prediction:
+        num_common = count_common(prediction, request.output_token_ids)
+        stats.accepted_prediction_tokens = num_common
+        stats.rejected_prediction_tokens = len(prediction) - num_common
 
 
 def _to_value(

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
 from structspec.generation import Generation
+from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
 from structspec.service import Prepared, Prompt, Prompts, Service, split_prompts
@@ -149,6 +150,10 @@ class LLM:
         news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._service.start(prepared, news.put, is_streamed=True)
         return self._pieces(prepared, news)
+
+    def metrics(self) -> Metrics:
+        """What the engine has done since it was built; costs it nothing, and closed ones tell."""
+        return self._service.metrics()
 
     def close(self) -> None:
         """Cancel what runs and free the engine's threads; calling it again does nothing."""

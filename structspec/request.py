@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, StructspecError
 from structspec.grammars.wrapping import FreeMatcher, widen, wrap
+from structspec.metrics import at_least
 from structspec.output_text import OutputText
 from structspec.speculation import Speculation
 from structspec.token_logprob import TokenLogprob
@@ -153,12 +154,16 @@ class RequestStats:
     """What one request cost and what speculation brought it."""
 
     num_target_steps: int = 0  # forward passes that gave this request at least one token
-    num_drafted: int = 0
-    num_accepted: int = 0
-    num_forced_drafted: int = 0  # drafts that came from text the grammar forces
-    num_forced_accepted: int = 0
-    drafted_per_position: list[int] = field(default_factory=list)
-    accepted_per_position: list[int] = field(default_factory=list)
+    num_drafts: int = 0  # forward passes with drafted tokens
+    num_drafted: int = 0  # tokens
+    num_accepted: int = 0  # of them
+    num_invalid: int = 0  # of them, from the first on that the grammar forbids
+    drafted_by_source: dict[str, int] = field(default_factory=dict)  # forced, ngram, …
+    accepted_by_source: dict[str, int] = field(default_factory=dict)
+    draft_lengths: list[int] = field(default_factory=list)  # how many drafts had 0, 1, 2 … tokens
+    accepted_lengths: list[int] = field(default_factory=list)  # of how many 0, 1, 2 … were accepted
+    accepted_prediction_tokens: int = 0  # of `prediction=`, in the output in its order, once ended
+    rejected_prediction_tokens: int = 0  # and its others
     compile_ms: float = 0.0
     mask_ms: float = 0.0  # this request's share of filling mask rows
     num_refused: int = 0  # forward passes of whose tokens, drawn without a mask, one was forbidden
@@ -167,6 +172,21 @@ class RequestStats:
     num_cached_tokens: int = 0  # known tokens found in the KV cache rather than computed
     first_token_s: float | None = None  # from its arrival to its first token
     seconds: float = 0.0
+
+    @property
+    def drafted_per_position(self) -> list[int]:
+        """How many drafts had a token at this place."""
+        return at_least(self.draft_lengths)
+
+    @property
+    def accepted_per_position(self) -> list[int]:
+        """In how many of them it was accepted."""
+        return at_least(self.accepted_lengths)
+
+    @property
+    def mean_acceptance_length(self) -> float:
+        """Tokens that a step with a draft wrote: those accepted, and one of the model's own."""
+        return 1 + self.num_accepted / max(1, self.num_drafts)
 
 
 class RequestStatus(enum.Enum):
@@ -226,6 +246,7 @@ class Request:
     stats: RequestStats = field(default_factory=RequestStats)
     text: OutputText = field(init=False)
     arrival_time: float = field(default_factory=time.perf_counter)
+    token_time: float = 0.0  # when its last tokens were taken in
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)

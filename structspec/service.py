@@ -19,6 +19,7 @@ from structspec.engine.loop import EngineLoop, Listener
 from structspec.errors import InvalidRequest, OutputInvalid, PromptTooLong
 from structspec.generation import Generation, to_generation
 from structspec.grammars.base import CompiledGrammar
+from structspec.metrics import Metrics
 from structspec.models import load_model
 from structspec.models.loading import DType, choose_device, choose_dtype
 from structspec.options import Task
@@ -59,7 +60,8 @@ class Service:
         config = config or EngineConfig()
         self._speculative = config.speculative
         self._engine_loop = EngineLoop(
-            lambda: self._build_engine(model, choose_dtype(dtype, target), target, config)
+            lambda: self._build_engine(model, choose_dtype(dtype, target), target, config),
+            log_interval_s=config.log_stats_interval_s,
         )
 
     def _build_engine(
@@ -86,11 +88,14 @@ class Service:
         )
         self.compiler.warm_up()  # beside what follows
         try:
-            built = build_engine(loaded, config.resolved(device.type))
+            built = build_engine(
+                loaded, config.resolved(device.type), self.compiler.counts.snapshot
+            )
         except BaseException:
             self.compiler.close()
             raise
         self.max_model_len = built.max_model_len
+        self._recorder = built.engine.scheduler.recorder
         return built.engine
 
     def prepare(self, prompt: Prompt, task: Task) -> Prepared:
@@ -152,6 +157,10 @@ class Service:
             prediction_token_ids=last.prediction_token_ids,
         )
         return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)
+
+    def metrics(self) -> Metrics:
+        """What the engine has done so far; closed ones still tell."""
+        return self._recorder.snapshot()
 
     def close(self) -> None:
         """Cancel what runs and end the threads; calling it again does nothing."""

@@ -14,6 +14,7 @@ from structspec.config import EngineConfig
 
 if TYPE_CHECKING:
     from structspec.generation import Generation
+    from structspec.request import RequestStats
 
 PASSED_ON = (
     *("regex", "backend", "on_unsupported", "max_attempts", "style", "property_order", "closed"),
@@ -97,12 +98,20 @@ def as_json(generation: Generation, *, is_json: bool) -> str:
             "token_ids": generation.token_ids,
             "finish_reason": generation.finish_reason,
             "usage": dataclasses.asdict(generation.usage),
-            "stats": dataclasses.asdict(generation.stats),
+            "stats": _stats_as_json(generation.stats),
             "num_attempts": generation.num_attempts,
             "report": None if generation.report is None else dataclasses.asdict(generation.report),
         },
         ensure_ascii=False,
     )
+
+
+def _stats_as_json(stats: RequestStats) -> dict[str, Any]:
+    by_position = {
+        "drafted_per_position": stats.drafted_per_position,
+        "accepted_per_position": stats.accepted_per_position,
+    }
+    return {**dataclasses.asdict(stats), **by_position}
 
 
 def describe(generation: Generation) -> str:
@@ -111,9 +120,14 @@ def describe(generation: Generation) -> str:
     parts = [
         f"{num_tokens} tokens in {stats.num_target_steps} target steps",
         f"{num_tokens / max(1, stats.num_target_steps):.2f} tokens per step",
-        f"{stats.num_accepted} of {stats.num_drafted} drafts accepted",
+        f"{stats.num_accepted} of {stats.num_drafted} drafts accepted{_by_source(stats)}",
         f"{stats.seconds:.2f} s ({num_tokens / max(stats.seconds, 1e-9):.0f} tokens/s)",
     ]
+    if stats.num_invalid:
+        parts.append(f"{stats.num_invalid} drafted where the grammar forbids them")
+    if stats.accepted_prediction_tokens or stats.rejected_prediction_tokens:
+        num_predicted = stats.accepted_prediction_tokens + stats.rejected_prediction_tokens
+        parts.append(f"{stats.accepted_prediction_tokens} of {num_predicted} predicted tokens held")
     if stats.backend is not None:
         parts.append(f"compiled by {stats.backend} in {stats.compile_ms:.1f} ms")
     if generation.num_attempts > 1:
@@ -122,3 +136,11 @@ def describe(generation: Generation) -> str:
         places = [f"{one.pointer}/{one.keyword}" for one in generation.report.approximated]
         parts.append(f"not wholly in the mask: {', '.join(places)}")
     return "; ".join(parts)
+
+
+def _by_source(stats: RequestStats) -> str:
+    sources = [
+        f"{name} {stats.accepted_by_source.get(name, 0)} of {num_tokens}"
+        for name, num_tokens in stats.drafted_by_source.items()
+    ]
+    return f" ({', '.join(sources)})" if len(sources) > 1 else ""

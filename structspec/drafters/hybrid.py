@@ -86,6 +86,7 @@ class HybridDrafter:
             [walk.is_forced for walk in walks],
             [walk.num_certain for walk in walks],
             num_hopeful,
+            [walk.sources for walk in walks],
         )
 
     def _max_num_guessed(self, batch: Batch) -> int:
@@ -118,14 +119,16 @@ class HybridDrafter:
         matcher, chain = walk.matcher, walk.request.params.speculation.chain
         if matcher is not None and "forced" in chain:
             walk.num_certain = walk.note(take_certain(scheduled, matcher, walk.num_slots))
+            walk.count("forced", walk.num_certain)
         if not scheduled.may_guess:
             return
         while walk.num_free > 0:
-            if not any(self._kinds[name](walk) for name in chain):
+            if not any(walk.count(name, self._kinds[name](walk)) for name in chain):
                 break
         if matcher is not None:
             if walk.num_free > 0 and "forced" in chain:
-                walk.take(self._forced_stop(matcher), is_forced=True)
+                num_taken = walk.take(self._forced_stop(matcher), is_forced=True)
+                walk.count("forced", num_taken)
             self._trust.note(walk.request, walk.token_ids, walk.spelled)
             matcher.rollback(len(walk.token_ids))
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS
+from structspec.engine.batch import DraftSource
 from structspec.grammars.base import Matcher
 from structspec.request import Request
 
@@ -27,6 +28,7 @@ class Walk:
     is_forced: list[bool] = field(default_factory=list)
     spelled: list[int] = field(default_factory=list)  # places of tokens that spell forced text
     num_certain: int = 0
+    sources: list[DraftSource] = field(default_factory=list)  # of all of them, in order
 
     @property
     def context(self) -> list[int]:
@@ -61,3 +63,13 @@ class Walk:
         self.token_ids += token_ids
         self.is_forced += [True] * len(token_ids)
         return len(token_ids)
+
+    def count(self, source: str, num_tokens: int) -> int:
+        """Say what has drafted the last so many tokens, and how many again."""
+        if num_tokens:
+            if self.sources and self.sources[-1].name == source:
+                num_before = self.sources.pop().num_tokens
+                self.sources.append(DraftSource(source, num_before + num_tokens))
+            else:
+                self.sources.append(DraftSource(source, num_tokens))
+        return num_tokens

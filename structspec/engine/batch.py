@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
@@ -64,6 +65,13 @@ class Batch:
         return sum(scheduled.num_tokens for scheduled in self.requests)
 
 
+class DraftSource(NamedTuple):
+    """What drafted so many tokens, one after the other."""
+
+    name: str  # forced, prediction, suffix, ngram or custom
+    num_tokens: int
+
+
 @dataclass(frozen=True)
 class Draft:
     """Proposed tokens, one list per scheduled request (empty where there are none).
@@ -78,6 +86,16 @@ class Draft:
     is_forced: Sequence[Sequence[bool]]  # whether the grammar forces its text, or the end
     num_certain: Sequence[int]
     num_hopeful: int = 0  # requests that may guess as soon as their last token is known
+    sources: Sequence[Sequence[DraftSource]] = ()  # of each request; empty: see `sources_of`
+
+    def sources_of(self, index: int, guesser: str) -> Sequence[DraftSource]:
+        """What drafted request `index`'s tokens: unless it says, the grammar or else `guesser`."""
+        if self.sources:
+            return self.sources[index]
+        return [
+            DraftSource("forced" if is_forced else guesser, len(list(run)))
+            for is_forced, run in groupby(self.is_forced[index])
+        ]
 
     @cached_property
     def guesses(self) -> Sequence[Sequence[int]]:

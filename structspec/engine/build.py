@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,8 @@ from structspec.engine.pace import Pace
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.scheduler import Scheduler
 from structspec.masking import Masker
+from structspec.metrics import GrammarMetrics
+from structspec.metrics_recorder import NO_GRAMMARS, MetricsRecorder
 from structspec.models.loading import LoadedModel
 from structspec.models.out_of_memory import within_memory
 
@@ -46,7 +49,11 @@ class _Parts:
     num_blocks: int
 
 
-def build_engine(loaded: LoadedModel, config: EngineConfig) -> BuiltEngine:
+def build_engine(
+    loaded: LoadedModel,
+    config: EngineConfig,
+    grammar_metrics: Callable[[], GrammarMetrics] = lambda: NO_GRAMMARS,
+) -> BuiltEngine:
     """To be called on the thread that will use it; `config` must be `resolved` for the device.
 
     Raises OutOfMemory where the device has too little for the KV cache, or for kernels and graphs.
@@ -71,6 +78,10 @@ def build_engine(loaded: LoadedModel, config: EngineConfig) -> BuiltEngine:
             max_model_len,
             num_free_tokens=_NUM_FREE_ON_GPU if is_cuda else 1,
             draws_early=is_cuda and config.optimistic_sampling,
+            recorder=MetricsRecorder(
+                kv_cache_usage=lambda: 1 - block_manager.num_free_blocks / parts.num_blocks,
+                grammar=grammar_metrics,
+            ),
         ),
         make_drafter(vocabulary, config.speculative, loaded.network.device.type),
         parts.runner,

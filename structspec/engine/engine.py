@@ -198,8 +198,8 @@ class Engine:
         assert flight.sampled is not None and flight.mask is not None
         output: SamplerOutput | None
         try:
-            output = flight.sampled.read()
-            output = self._masker.advance(flight.batch, flight.draft, flight.mask, output)
+            drawn = flight.sampled.read()
+            output = self._masker.advance(flight.batch, flight.draft, flight.mask, drawn)
         except Exception as error:
             output = None
             self._fail(flight.batch, error)
@@ -207,7 +207,8 @@ class Engine:
         if ahead is not None and not is_next:
             self._sample(ahead)
         if output is not None:
-            self.scheduler.update(flight.batch, flight.draft, output)
+            num_valid = _count_valid(flight.mask.num_valid, drawn, output)
+            self.scheduler.update(flight.batch, flight.draft, output, num_valid)
             self._pace.landed(flight.batch, flight.draft, output)
         if ahead is not None and is_next:
             self._sample(ahead)
@@ -242,3 +243,17 @@ class Engine:
         )
         for scheduled in batch.requests:
             self.scheduler.fail(scheduled.request, EngineError(f"the engine failed: {error!r}"))
+
+
+def _count_valid(
+    num_valid: Sequence[int], drawn: SamplerOutput, output: SamplerOutput
+) -> Sequence[int]:
+    """How many guesses each grammar takes: by its masks, or where it was asked afterwards."""
+    if not output.diverged:
+        return num_valid
+    return [
+        stand if stand < accepted else count
+        for count, accepted, stand in zip(
+            num_valid, drawn.num_accepted, output.num_accepted, strict=True
+        )
+    ]

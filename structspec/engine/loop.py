@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from structspec.engine.engine import Engine
+from structspec.engine.log_line import LogLine
 from structspec.errors import Cancelled, EngineError, StructspecError
 from structspec.models.out_of_memory import release_memory
 from structspec.request import Request
@@ -46,8 +47,12 @@ class EngineLoop:
     parallel loops instead of spinning, which made a step on two cores a quarter slower.
     """
 
-    def __init__(self, build: Callable[[], Engine]) -> None:
-        """Returns once the engine is built; raises what `build` raised."""
+    def __init__(self, build: Callable[[], Engine], *, log_interval_s: float = 0.0) -> None:
+        """Returns once the engine is built; raises what `build` raised.
+
+        While it is busy it says how it does every so many seconds; 0 is never.
+        """
+        self._log_interval_s = log_interval_s
         self._wake = threading.Condition()
         self._inbox: deque[Callable[[], None]] = deque()  # run by the engine's thread, in order
         self._listeners: dict[int, Listener] = {}
@@ -114,6 +119,7 @@ class EngineLoop:
         except BaseException as error:  # it is the constructor's caller who has to see it
             built.set_exception(error)
             return
+        log_line = LogLine(self._engine.scheduler.recorder.snapshot, self._log_interval_s)
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL_S))
         built.set_result(None)
         del build, built  # while this thread runs it must keep nothing else alive
@@ -124,6 +130,7 @@ class EngineLoop:
                 news = self._engine.step()
                 for request in news:
                     self._tell(request)
+                log_line.tick()
                 if self._engine.is_idle and not news:
                     self._sleep()
         # Also a panic in a library's Rust code: nobody may wait for ever for a thread that is gone.

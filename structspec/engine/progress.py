@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from structspec.engine.batch import DraftSource
 from structspec.request import FinishReason, Request, RequestStats
 from structspec.vocabulary import Vocabulary
 
@@ -25,24 +26,26 @@ def append_tokens(
     return None
 
 
-def record_step(
-    stats: RequestStats, is_forced: Sequence[bool], num_accepted: int, num_new: int
+def record_draft(
+    stats: RequestStats, sources: Sequence[DraftSource], num_accepted: int, num_invalid: int
 ) -> None:
-    """Count one verification step of a request; `is_forced` says it of each draft.
-
-    Of a step whose tokens were all forbidden the drafts alone count.
-    """
-    stats.num_target_steps += num_new > 0
-    num_drafted = len(is_forced)
-    if num_drafted == 0:
-        return
+    """Count a draft of a request that was verified, certain tokens among its accepted ones."""
+    num_drafted, num_left = 0, num_accepted
+    for name, num_tokens in sources:
+        taken = min(num_left, num_tokens)
+        num_left -= taken
+        num_drafted += num_tokens
+        stats.drafted_by_source[name] = stats.drafted_by_source.get(name, 0) + num_tokens
+        stats.accepted_by_source[name] = stats.accepted_by_source.get(name, 0) + taken
+    stats.num_drafts += 1
     stats.num_drafted += num_drafted
     stats.num_accepted += num_accepted
-    stats.num_forced_drafted += sum(is_forced)
-    stats.num_forced_accepted += sum(is_forced[:num_accepted])
-    missing = num_drafted - len(stats.drafted_per_position)
-    stats.drafted_per_position.extend([0] * missing)
-    stats.accepted_per_position.extend([0] * missing)
-    for position in range(num_drafted):
-        stats.drafted_per_position[position] += 1
-        stats.accepted_per_position[position] += position < num_accepted
+    stats.num_invalid += num_invalid
+    _count(stats.draft_lengths, num_drafted)
+    _count(stats.accepted_lengths, num_accepted)
+
+
+def _count(lengths: list[int], length: int) -> None:
+    if length >= len(lengths):
+        lengths.extend([0] * (length + 1 - len(lengths)))
+    lengths[length] += 1

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
-from typing import NamedTuple
 
 from structspec.config import EngineConfig
 from structspec.engine.batch import Batch, Draft, Drafting, Parked, SamplerOutput, ScheduledRequest
 from structspec.engine.block_manager import BlockManager
+from structspec.engine.draft_slots import DraftSlots, Share
 from structspec.engine.memory_pressure import MemoryPressure
-from structspec.engine.progress import append_tokens, record_step
+from structspec.engine.progress import append_tokens, record_draft
 from structspec.errors import Cancelled, EngineError, StructspecError
+from structspec.metrics_recorder import MetricsRecorder
 from structspec.request import FinishReason, Request, RequestStatus
 from structspec.vocabulary import Vocabulary
 
 logger = logging.getLogger("structspec")
-
-
-class _Share(NamedTuple):
-    """What one request computes in a step, drafts aside."""
-
-    request: Request
-    num_tokens: int
-    is_sampled: bool
 
 
 class Scheduler:
@@ -51,6 +45,7 @@ class Scheduler:
         *,
         num_free_tokens: int = 1,
         draws_early: bool = False,
+        recorder: MetricsRecorder | None = None,
     ) -> None:
         """`num_free_tokens`: so many in a step cost the device no more than one does.
 
@@ -58,10 +53,13 @@ class Scheduler:
         """
         self._num_free_tokens = num_free_tokens
         self._draws_early = draws_early
+        self.recorder = recorder or MetricsRecorder()
+        method = config.speculative.resolved_method
+        self._guesser = "custom" if method == "custom_class" else method
         self._config = config
         self._block_manager = block_manager
         self._vocabulary = vocabulary
-        self._max_model_len = max_model_len
+        self._draft_slots = DraftSlots(config, block_manager, max_model_len)
         self._pressure = MemoryPressure(config.max_num_batched_tokens)
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []  # oldest first
@@ -81,6 +79,7 @@ class Scheduler:
     def add(self, request: Request) -> None:
         """Queue a new request."""
         self._waiting.append(request)
+        self.recorder.added(request)
 
     def fail(self, request: Request, error: StructspecError) -> None:
         """End a request with `error`; nothing happens if it has ended already."""
@@ -97,17 +96,17 @@ class Scheduler:
         """Choose the next step's requests and reserve their KV blocks; may be empty."""
         budget = self._pressure.num_tokens
         num_waiting = len(self._waiting)
-        shares: list[_Share] = []
+        shares: list[Share] = []
         for request in list(self._running):
             # An earlier request of this loop may have preempted this one.
             if request.status is RequestStatus.RUNNING and budget > 0:
                 num_tokens = min(self._num_wanted(request), budget)
                 if num_tokens > 0 and self._reserve(request, num_tokens):
-                    shares.append(_Share(request, num_tokens, _is_sampled(request, num_tokens)))
+                    shares.append(Share(request, num_tokens, _is_sampled(request, num_tokens)))
                     budget -= num_tokens
         if len(self._waiting) == num_waiting:  # else blocks are short: what left must not come back
             budget = self._admit(shares, budget)
-        return self._with_drafts(shares, budget, drafting)
+        return self._draft_slots.share_out(shares, budget, drafting)
 
     def launched(self, batch: Batch, draft: Draft) -> None:
         """Count a step's tokens as computed; their values are told to `update`, one step later."""
@@ -152,8 +151,19 @@ class Scheduler:
                 self.preempt(request)
         return True
 
-    def update(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
-        """Take in a step's tokens; requests that it moved on, or that end here, have news."""
+    def update(
+        self,
+        batch: Batch,
+        draft: Draft,
+        output: SamplerOutput,
+        num_valid: Sequence[int] | None = None,
+    ) -> None:
+        """Take in a step's tokens; requests that it moved on, or that end here, have news.
+
+        `num_valid` of each request's guesses the grammar takes; None: all.
+        """
+        now = time.perf_counter()
+        last_times: defaultdict[float, int] = defaultdict(int)  # of those with new tokens
         for index, scheduled in enumerate(batch.requests):
             request = scheduled.request
             if request.status is RequestStatus.FINISHED:  # since this step was planned
@@ -167,9 +177,14 @@ class Scheduler:
             elif scheduled.is_sampled and request.is_grammar_pending:
                 self._park(scheduled, output, index)
             elif scheduled.is_sampled:
-                self._take_tokens(scheduled, draft, output, index)
+                if output.token_ids[index]:
+                    last_times[request.token_time] += 1
+                    request.token_time = now
+                num_invalid = len(draft.guesses[index]) - num_valid[index] if num_valid else 0
+                self._take_tokens(scheduled, draft, output, index, num_invalid)
             elif scheduled.num_preemptions == request.stats.num_preemptions:
                 self._block_manager.keep(request, scheduled.first_position + scheduled.num_tokens)
+        self.recorder.got_tokens(now, last_times)
 
     def take_news(self) -> list[Request]:
         """Requests with news since the last call, each once; a finished one is never told again."""
@@ -178,7 +193,12 @@ class Scheduler:
         return news
 
     def _take_tokens(
-        self, scheduled: ScheduledRequest, draft: Draft, output: SamplerOutput, index: int
+        self,
+        scheduled: ScheduledRequest,
+        draft: Draft,
+        output: SamplerOutput,
+        index: int,
+        num_invalid: int,
     ) -> None:
         request, stats = scheduled.request, scheduled.request.stats
         new, num_accepted = output.token_ids[index], output.num_accepted[index]
@@ -189,9 +209,12 @@ class Scheduler:
         was_guessed = len(drafts) > num_certain
         if was_guessed:
             request.is_held = False
-        record_step(stats, draft.is_forced[index], num_certain + num_accepted, len(new))
+        stats.num_target_steps += bool(new)
+        if drafts:
+            sources = draft.sources_of(index, self._guesser)
+            record_draft(stats, sources, num_certain + num_accepted, num_invalid)
         if stats.first_token_s is None and new:
-            stats.first_token_s = time.perf_counter() - request.arrival_time
+            stats.first_token_s = request.token_time - request.arrival_time
         reason = append_tokens(request, new, self._vocabulary)
         if scheduled.num_preemptions == stats.num_preemptions:
             request.num_computed_tokens += num_accepted
@@ -264,7 +287,7 @@ class Scheduler:
         request.stats.num_preemptions += 1
         self._waiting.appendleft(request)
 
-    def _admit(self, shares: list[_Share], budget: int) -> int:
+    def _admit(self, shares: list[Share], budget: int) -> int:
         """Start waiting requests while there is room for a first chunk; returns the budget left."""
         while self._waiting and budget > 0 and len(self._running) < self._config.max_num_requests:
             request = self._waiting[0]
@@ -282,51 +305,9 @@ class Scheduler:
             self._running.append(request)
             self._running.sort(key=lambda running: running.request_id)
             if num_tokens > 0:
-                shares.append(_Share(request, num_tokens, _is_sampled(request, num_tokens)))
+                shares.append(Share(request, num_tokens, _is_sampled(request, num_tokens)))
                 budget -= num_tokens
         return budget
-
-    def _with_drafts(self, shares: list[_Share], budget: int, drafting: Drafting) -> Batch:
-        num_sampled = sum(share.is_sampled for share in shares)
-        per_request = min(
-            self._config.speculative.num_speculative_tokens,
-            self._config.max_num_draft_tokens // max(num_sampled, 1),
-        )
-        scheduled = []
-        for request, num_tokens, is_sampled in shares:
-            num_slots = 0
-            if is_sampled and per_request > 0 and _may_draft(request, drafting):
-                num_slots = self._reserve_drafts(request, min(per_request, budget))
-                budget -= num_slots
-            scheduled.append(
-                ScheduledRequest(
-                    request,
-                    num_tokens,
-                    num_slots,
-                    is_sampled,
-                    request.num_computed_tokens,
-                    request.sampled_index if request.num_pending else -1,
-                    request.stats.num_preemptions,
-                    drafting is Drafting.GUESSES,
-                    request.num_divergences,
-                )
-            )
-        return Batch(scheduled)
-
-    def _reserve_drafts(self, request: Request, limit: int) -> int:
-        """Blocks for drafts, as many as fit; +1: the token that follows them needs no slot yet."""
-        num_known = request.num_known_tokens
-        num_slots = min(
-            limit,
-            request.max_tokens - (num_known - request.num_prompt_tokens) - 1,
-            self._max_model_len - num_known - 1,
-            self._block_manager.num_available_tokens(request) - num_known,
-        )
-        if num_slots <= 0:
-            return 0
-        is_allocated = self._block_manager.allocate(request, num_known + num_slots)
-        assert is_allocated
-        return num_slots
 
     def take_compiled(self) -> list[Parked]:
         """Give requests whose grammar is ready their matcher; fail those whose grammar failed.
@@ -366,18 +347,9 @@ class Scheduler:
         request.finish_reason = reason
         request.error = error
         self._news[request] = None
+        self.recorder.finished(request)
 
 
 def _is_sampled(request: Request, num_tokens: int) -> bool:
     num_known = len(request.token_ids) + request.num_pending
     return request.num_computed_tokens + num_tokens == num_known
-
-
-def _may_draft(request: Request, drafting: Drafting) -> bool:
-    """Without guesses, or with its last token unknown, only a grammar can say what follows."""
-    if drafting is Drafting.NOTHING or not request.params.speculative:
-        return False
-    if request.is_grammar_pending:
-        return False
-    may_guess = drafting is Drafting.GUESSES and not request.num_pending
-    return may_guess or request.matcher is not None
