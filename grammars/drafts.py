@@ -5,11 +5,11 @@ accept d0, d1 ...   then row r+2, roll back d1, row r+1, roll back d0, row r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
-from structspec.grammars.base import Bitmask, DeadEnd, FillJob, Matcher, Move, Row
+from structspec.grammars.base import Bitmask, DeadEnd, FillJob, Matcher, Move
 
 
 def fill_job(job: FillJob, bitmask: Bitmask) -> int:
@@ -88,13 +88,6 @@ def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -
     words = bitmask[row].view("uint32")
     for token_id in stop_token_ids:
         words[token_id // 32] |= 1 << (token_id % 32)
-
-
-def forbid(row: Row, token_ids: Iterable[int]) -> None:
-    """Take these tokens from a row."""
-    words = row.view("uint32")
-    for token_id in token_ids:
-        words[token_id // 32] &= ~(1 << token_id % 32) & 0xFFFFFFFF
 
 
 def clear_tail(bitmask: Bitmask, row: int, vocab_size: int) -> None:

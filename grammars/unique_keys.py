@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from structspec.grammars.base import Bitmask, Matcher
-from structspec.grammars.drafts import forbid
 from structspec.grammars.key_places import IN_KEY, TO_QUOTE, Keys, Place, decoded, decoded_whole
 from structspec.vocabulary import Vocabulary
 
@@ -197,7 +196,9 @@ class GuardedMatcher:
         if not repeated:
             return False
         before = row.copy()
-        forbid(row, repeated)
+        words = row.view(np.uint32)
+        for token_id in repeated:
+            words[token_id // 32] &= ~np.uint32(1 << (token_id % 32))
         if row.any():
             return False
         row[:] = before

@@ -22,7 +22,6 @@ from structspec.grammars.drafts import (
     clear_tail,
     fill_job,
     fill_stop_row,
-    forbid,
     take_allowed,
     take_each,
     take_first_allowed,
@@ -81,36 +80,27 @@ class WrappedMatcher:
 
 
 class FreeMatcher:
-    """Of a request without a constraint: any token may stand anywhere, but none behind the end.
+    """Of a request without a constraint: any token may stand anywhere, but none behind the end."""
 
-    With `ignores_stops` it has no end.
-    """
+    __slots__ = ("_num_stops", "_vocabulary")
 
-    __slots__ = ("_ignores_stops", "_num_stops", "_vocabulary")
-
-    def __init__(self, vocabulary: Vocabulary, *, ignores_stops: bool = False) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._ignores_stops = ignores_stops
         self._num_stops = 0  # the last tokens; before them there is no state
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Allow everything, or behind a stop token stop tokens; the budget is ignored."""
-        stops = self._vocabulary.stop_token_ids
         if self._num_stops:
-            fill_stop_row(bitmask, row, stops)
-            return
-        bitmask[row] = -1
-        clear_tail(bitmask, row, self._vocabulary.vocab_size)
-        if self._ignores_stops:
-            forbid(bitmask[row], stops)
+            fill_stop_row(bitmask, row, self._vocabulary.stop_token_ids)
+        else:
+            bitmask[row] = -1
+            clear_tail(bitmask, row, self._vocabulary.vocab_size)
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
         is_stop = token_id in self._vocabulary.stop_token_ids
-        if is_stop:
-            self._num_stops += not self._ignores_stops
-            return not self._ignores_stops
-        return not self._num_stops and 0 <= token_id < self._vocabulary.vocab_size
+        self._num_stops += is_stop
+        return is_stop or (not self._num_stops and 0 <= token_id < self._vocabulary.vocab_size)
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens."""

@@ -42,6 +42,10 @@ class SamplingParams:
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `max_tokens` None is what
     is left of the context, at most 1,024. `stop` strings end the text and are not part of it.
 
+    Only `allowed_token_ids` may be written, and no text that contains one of the `bad_words`. The
+    text has `min_tokens` at least, and ends at `stop_token_ids` too. A constraint says where it may
+    end, whatever ends it; of free text only allowed tokens do (`structspec.limits`).
+
     `logit_bias` is added to the logits of tokens by id. Penalties are off at 0, the one on
     repetition at 1: that one is about tokens of prompt and output, the others of the output alone.
     `logprobs` is how many alternatives are told beside each token's own, None is off. They are of
@@ -64,6 +68,10 @@ class SamplingParams:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[str, ...] = ()
+    min_tokens: int = 0
+    stop_token_ids: tuple[int, ...] = ()
     speculative: bool = True
     speculation: Speculation = Speculation()  # how, where it is on
 
@@ -86,6 +94,17 @@ class SamplingParams:
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
             ("stop", all(self.stop), "made of non-empty strings"),
             ("stop", all(map(_is_text, self.stop)), "made of whole characters"),
+            ("allowed_token_ids", self.allowed_token_ids != (), "at least one token id"),
+            ("allowed_token_ids", _are_ids(self.allowed_token_ids), "made of token ids"),
+            ("bad_words", all(self.bad_words), "made of non-empty strings"),
+            ("bad_words", all(map(_is_text, self.bad_words)), "made of whole characters"),
+            ("min_tokens", self.min_tokens >= 0, "at least 0"),
+            (
+                "min_tokens",
+                self.max_tokens is None or self.min_tokens <= self.max_tokens,
+                f"at most max_tokens, which is {self.max_tokens}",
+            ),
+            ("stop_token_ids", _are_ids(self.stop_token_ids), "made of token ids"),
         ):
             if not holds:
                 raise InvalidRequest(f"{name} must be {wanted}, not {getattr(self, name)!r}")
@@ -121,6 +140,10 @@ class SamplingParams:
 
 def _is_count(number: int | None) -> bool:
     return number is None or 0 <= number <= MAX_LOGPROBS
+
+
+def _are_ids(token_ids: tuple[int, ...] | None) -> bool:
+    return all(token_id >= 0 for token_id in token_ids or ())
 
 
 def _is_text(string: str) -> bool:
@@ -267,7 +290,7 @@ class Request:
     def start_wrapping(self, vocabulary: Vocabulary) -> None:
         """Take a matcher for its wrappers alone, if it has any and no grammar is to come."""
         if self.compiled is None and self.wrappers:
-            self._wrap(FreeMatcher(vocabulary, ignores_stops=self.params.ignore_eos), None)
+            self._wrap(FreeMatcher(vocabulary), None)
 
     def _wrap(self, matcher: Matcher, wide_row: Row | None) -> None:
         self.matcher = wrap(matcher, self.wrappers)

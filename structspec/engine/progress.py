@@ -14,10 +14,11 @@ def append_tokens(
 ) -> FinishReason | None:
     """Add tokens one by one until one of them ends the request; those behind it are dropped."""
     known, token_bytes = request.token_ids, vocabulary.token_bytes
+    own_stops = request.params.stop_token_ids
     max_num_tokens = request.num_prompt_tokens + request.max_tokens
     for token_id in token_ids:
         known.append(token_id)
-        if token_id in vocabulary.stop_token_ids:
+        if token_id in vocabulary.stop_token_ids or token_id in own_stops:
             return "stop"
         if request.text.append(token_bytes[token_id] or b""):
             return "stop"
