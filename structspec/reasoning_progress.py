@@ -73,6 +73,8 @@ class ReasoningProgress:
 
     def finish(self) -> bytes:
         """Text that was not the start marker's after all, since something else or nothing came."""
+        if self._state.phase == BEFORE:
+            self._state = ANSWERED
         rest, self._open = self._open, b""
         return rest
 

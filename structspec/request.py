@@ -16,6 +16,7 @@ from structspec.errors import InvalidRequest, StructspecError
 from structspec.grammars.wrapping import FreeMatcher, widen, wrap
 from structspec.metrics import at_least
 from structspec.output_text import OutputText
+from structspec.reasoning_progress import ReasoningProgress
 from structspec.speculation import Speculation
 from structspec.token_logprob import TokenLogprob
 
@@ -152,10 +153,11 @@ def _is_text(string: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and written."""
+    """Tokens read and written; those of reasoning are among the written ones."""
 
     prompt_tokens: int
     completion_tokens: int
+    reasoning_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -166,6 +168,7 @@ class Usage:
         return Usage(
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -189,6 +192,8 @@ class RequestStats:
     rejected_prediction_tokens: int = 0  # and its others
     compile_ms: float = 0.0
     mask_ms: float = 0.0  # this request's share of filling mask rows
+    # the place in the output of the first token that was held to the constraint; None: there was none
+    constraint_start: int | None = None
     num_refused: int = 0  # forward passes of whose tokens, drawn without a mask, one was forbidden
     backend: str | None = None
     num_preemptions: int = 0
@@ -238,6 +243,7 @@ class Request:
     max_tokens: int
     compiled: Future[CompiledGrammar] | None = None  # None: unconstrained
     wrappers: Sequence[Wrapper] = ()  # around its matcher, the first innermost
+    reasoning: ReasoningProgress | None = None  # where the model may reason before its answer
     matcher: Matcher | None = None
     wide_row: Row | None = None  # of its grammar
     start_row: Row | None = None  # of its grammar, until the first token is drawn
@@ -284,6 +290,8 @@ class Request:
         self._wrap(compiled.matcher(), compiled.wide_row)
         if self.num_known_tokens == self.num_prompt_tokens and compiled.start_row is not None:
             self.start_row = widen(compiled.start_row, self.wrappers)
+        if self.reasoning is None:
+            self.stats.constraint_start = 0
         self.stats.compile_ms = compiled.compile_ms
         self.stats.backend = compiled.report.backend
 
@@ -300,6 +308,27 @@ class Request:
     def output_token_ids(self) -> list[int]:
         """The tokens written so far, a stop token included."""
         return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def answer_token_ids(self) -> list[int]:
+        """Those of them that are no reasoning, a stop token included."""
+        num_before = 0 if self.reasoning is None else self.reasoning.num_tokens
+        return self.token_ids[self.num_prompt_tokens + num_before :]
+
+    def append_text(self, token_id: int, data: bytes) -> bool:
+        """Add the text of a token; True once a stop string is in the answer, which ends it."""
+        if self.reasoning is not None:
+            data = self.reasoning.take(token_id, data)
+        return self.text.append(data)
+
+    def end_text(self) -> None:
+        """Note that nothing more will be written."""
+        if self.reasoning is not None:
+            rest = self.reasoning.finish()
+            if rest and not self.text.is_stopped:
+                self.text.append(rest)
+            if self.compiled is not None and self.reasoning.is_over:
+                self.stats.constraint_start = self.reasoning.num_tokens
 
     def last_output_token_ids(self, limit: int) -> list[int]:
         """The last of them, at most `limit`; costs no copy of the rest."""
@@ -333,4 +362,5 @@ class Request:
     @property
     def usage(self) -> Usage:
         """Tokens read and written so far."""
-        return Usage(self.num_prompt_tokens, self.num_output_tokens)
+        num_reasoning = 0 if self.reasoning is None else self.reasoning.num_tokens
+        return Usage(self.num_prompt_tokens, self.num_output_tokens, num_reasoning)

@@ -20,7 +20,7 @@ def append_tokens(
         known.append(token_id)
         if token_id in vocabulary.stop_token_ids or token_id in own_stops:
             return "stop"
-        if request.text.append(token_bytes[token_id] or b""):
+        if request.append_text(token_id, token_bytes[token_id] or b""):
             return "stop"
         if len(known) >= max_num_tokens:
             return "length"

@@ -344,6 +344,7 @@ class Scheduler:
             self._waiting.remove(request)
         self._block_manager.free(request)
         request.status = RequestStatus.FINISHED
+        request.end_text()
         request.finish_reason = reason
         request.error = error
         self._news[request] = None
