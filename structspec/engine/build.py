@@ -26,6 +26,7 @@ from structspec.metrics import GrammarMetrics
 from structspec.metrics_recorder import NO_GRAMMARS, MetricsRecorder
 from structspec.models.loading import LoadedModel
 from structspec.models.out_of_memory import within_memory
+from structspec.verification import warn_if_lossy
 
 logger = logging.getLogger("structspec")
 
@@ -58,6 +59,7 @@ def build_engine(
 
     Raises OutOfMemory where the device has too little for the KV cache, or for kernels and graphs.
     """
+    warn_if_lossy(config.speculative)
     vocabulary = loaded.tokenizer.vocabulary
     is_cuda = loaded.network.device.type == "cuda"
     parts = within_memory(
@@ -96,7 +98,7 @@ def build_engine(
 def _cpu_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:
     runner = ModelRunner(loaded, config)
     vocabulary = loaded.tokenizer.vocabulary
-    sampler = RejectionSampler(vocabulary.vocab_size, vocabulary.stop_token_ids)
+    sampler = RejectionSampler(vocabulary.vocab_size, vocabulary.stop_token_ids, config.speculative)
     return _Parts(runner, sampler, runner.kv_cache.num_blocks)
 
 
@@ -114,6 +116,7 @@ def _device_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:
         lanes,
         runner.head,
         num_runners_up=_NUM_RUNNERS_UP if config.optimistic_sampling else 0,
+        speculative=config.speculative,
     )
     start = time.perf_counter()
     runner.warm_up()

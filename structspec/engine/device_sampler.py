@@ -29,11 +29,14 @@ from structspec.engine.lanes import Lanes
 from structspec.engine.logit_edits import LogitEdits, collect_edits
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.staging import Field, Layout, Staging, fill_padded, make_layout
+from structspec.engine.synthetic import accept_some
 from structspec.grammars.base import Row
 from structspec.kernels.sample_rows import sample_rows
 from structspec.kernels.sample_rows_filters import Filters
 from structspec.kernels.verify_greedy import verify_greedy
 from structspec.request import Request
+from structspec.speculative_config import SpeculativeConfig
+from structspec.verification import acceptance_chances
 from structspec.vocabulary import Vocabulary
 
 _LARGEST_TOP_K = np.iinfo(np.int32).max  # far beyond any vocabulary
@@ -59,13 +62,19 @@ class DeviceSampler:
         lanes: Lanes,
         head: Callable[[Tensor], Tensor],
         num_runners_up: int = 0,
+        speculative: SpeculativeConfig | None = None,
     ) -> None:
         device, max_num_rows = last_token_ids.device, sizes[-1]
         self._last_token_ids = last_token_ids
         self._head = head
         self._max_num_drafts = max_num_drafts
         self._lanes = lanes
-        self._general = RejectionSampler(vocabulary.vocab_size, vocabulary.stop_token_ids)
+        speculative = speculative or SpeculativeConfig()
+        self._general = RejectionSampler(
+            vocabulary.vocab_size, vocabulary.stop_token_ids, speculative
+        )
+        self._chances = acceptance_chances(speculative)
+        self._is_fly = speculative.rejection_sample_method == "fly"
         self._stop_token_ids = torch.tensor(vocabulary.stop_token_ids, device=device)
         self._bitmask = torch.zeros(
             (max_num_rows, vocabulary.num_words), dtype=torch.int32, device=device
@@ -106,9 +115,11 @@ class DeviceSampler:
 
     def __call__(self, hidden: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
         """Launch the sampling of a step from what the runner gave."""
+        if self._chances is not None:
+            mask = accept_some(batch, draft, mask, self._chances)
         is_sampled = [scheduled.is_sampled for scheduled in batch.requests]
         rows = _Rows.of(batch, draft, mask, is_sampled)
-        if any(q is not None for q in draft.probs):
+        if self._needs_probs(draft):
             num_rows = len(rows.scheduled) + sum(map(len, rows.guesses or ()))
             return self._sample_generally(self._head(hidden)[:num_rows], batch, draft, mask)
         is_sent = self._send_bitmask(mask)
@@ -129,6 +140,12 @@ class DeviceSampler:
             has_guesses=rows.guesses is not None,
             has_unmasked=len(self._constants.constrained) > len(mask.jobs),
         )
+
+    def _needs_probs(self, draft: Draft) -> bool:
+        """Whether guesses are verified by more than the token of each row."""
+        if self._is_fly:
+            return draft.num_guessing > 0
+        return self._chances is None and any(q is not None for q in draft.probs)
 
     def _send_bitmask(self, mask: Mask) -> bool:
         """Copy the rows beside the forward pass, unless all are there since an earlier step."""
@@ -172,6 +189,7 @@ class DeviceSampler:
             last=self._last_token_ids[:num_rows],
             runners_up=runners_up,
             last_runners_up=output[:, :n] if n else None,
+            accepts_valid=self._chances is not None,
         )
         output[:, n:-1].copy_(token_ids)
         output[:, -1].copy_(num_accepted)
