@@ -1,4 +1,4 @@
-"""From logits to new tokens: mask, verify drafts, draw the token behind them (verifiers.py)."""
+"""From logits to new tokens: edit, mask, verify drafts, draw what follows them (verifiers.py)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from structspec.engine.batch import (
     ReadySampled,
     SamplerOutput,
 )
+from structspec.engine.logit_edits import collect_edits
 from structspec.engine.randomness import draw_position
 from structspec.engine.synthetic import accept_some
 from structspec.engine.verifiers import Verification, Verified
@@ -51,6 +52,8 @@ class RejectionSampler:
     ) -> ReadySampled:
         """New tokens per scheduled request; none for those that are not sampled."""
         assert logits.shape[1] == self._vocab_size
+        if (edits := collect_edits(batch, draft)) is not None:
+            edits.apply(logits)
         bitmask = mask.bitmask[mask.places]
         apply_bitmask(logits, bitmask.to(logits.device), mask.rows.to(logits.device))
         if self._chances is not None:
