@@ -22,8 +22,9 @@ from structspec.vocabulary import Vocabulary
 class Generation:
     """One finished output; `value` is what the call asked for (the text itself without schema=).
 
-    `token_ids` holds the written tokens, the stop token included. `report` says what of the
-    constraint the mask enforced; None without one. `usage` counts all attempts, `stats` are those
+    `token_ids` holds the written tokens, the stop token and those of reasoning included; `text` is
+    the answer alone, `reasoning` what the model wrote before it, None where it did not. `report`
+    says what of the constraint the mask enforced; None without one. `usage` counts all attempts, `stats` are those
     of the last, which gave the value.
     """
 
@@ -35,6 +36,7 @@ class Generation:
     stats: RequestStats
     report: Report | None
     num_attempts: int = 1
+    reasoning: str | None = None
 
 
 def to_generation(
@@ -74,7 +76,13 @@ def _to_generation(
         stats=request.stats,
         report=compiled.report if compiled is not None else None,
         num_attempts=num_attempts,
+        reasoning=_reasoning_of(request),
     )
+
+
+def _reasoning_of(request: Request) -> str | None:
+    reasoning = request.reasoning
+    return reasoning.text.text if reasoning is not None and reasoning.has_begun else None
 
 
 def _count_predicted(request: Request) -> None:
@@ -95,7 +103,9 @@ def _to_value(
         return text
     target = task.target
     must_end = target is not None and not target.reads_markers
-    token_ids = request.output_token_ids
+    token_ids = request.answer_token_ids
+    if request.reasoning is not None and not request.reasoning.is_over:
+        raise Truncated(_why_no_answer(request))
     if is_cut and not is_complete(text, token_ids, compiled, vocabulary, must_end=must_end):
         raise Truncated(_why_cut(request, task.constraint))
     if target is None:
@@ -147,6 +157,13 @@ def _within(text: str, token_ids: Sequence[int], vocabulary: Vocabulary) -> list
 _OF_JSON = ("JSON was", "bound the schema (maxLength, maxItems, maximum; a recursive one in depth)")
 _OF_TOOLS = ("tool calls were", "pass parallel=False for one call, and bound its parameters")
 _OF_TEXT = ("text was", "let the constraint end it sooner")
+
+
+def _why_no_answer(request: Request) -> str:
+    return (
+        f"the output was cut after {request.num_output_tokens} tokens (max_tokens), before its"
+        " reasoning was over; raise max_tokens"
+    )
 
 
 def _why_cut(request: Request, constraint: Constraint | None) -> str:

@@ -23,10 +23,11 @@ logger = logging.getLogger("structspec")
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """New text of one request, and the request itself once it is finished."""
+    """New text of one request, its reasoning apart, and the request once it is finished."""
 
     text: str
     finished: Request | None
+    reasoning: str = ""
 
 
 Listener = Callable[[News], None]
@@ -160,12 +161,14 @@ class EngineLoop:
         listener = self._listeners[request.request_id]
         if not request.is_finished:
             text = request.text.take()
-            if text:
-                _pass_on(News(text, None), listener)
+            reasoning = request.reasoning.text.take() if request.reasoning is not None else ""
+            if text or reasoning:
+                _pass_on(News(text, None, reasoning), listener)
             return
         del self._listeners[request.request_id]
         request.stats.seconds = time.perf_counter() - request.arrival_time
-        _pass_on(News(request.text.take_rest(), request), listener)
+        reasoning = request.reasoning.text.take_rest() if request.reasoning is not None else ""
+        _pass_on(News(request.text.take_rest(), request, reasoning), listener)
 
 
 def _pass_on(news: News, listener: Listener) -> None:
