@@ -111,7 +111,8 @@ def _to_value(
     if target is None:
         return text
     if target.reads_markers and not request.text.is_stopped:
-        written = [t for t in token_ids if t not in vocabulary.stop_token_ids]
+        stops = {*vocabulary.stop_token_ids, *request.params.stop_token_ids}
+        written = [t for t in token_ids if t not in stops]
         text = vocabulary.spell_bytes(written).decode(errors="replace")
     is_ignored = task.on_unsupported == "ignore" and not compiled.report.exact
     return target.read(text) if is_ignored else target.validate(text)

@@ -57,6 +57,10 @@ class OtherOptions(TypedDict, total=False):
     max_tokens: int
     stop: str | Sequence[str]
     ignore_eos: bool
+    allowed_token_ids: Sequence[int]
+    bad_words: str | Sequence[str]
+    min_tokens: int
+    stop_token_ids: Sequence[int]
     speculative: bool | Speculation | Mapping[str, Any]
     prediction: str | Sequence[int]
 
@@ -82,12 +86,13 @@ SAMPLING_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("presence_penalty", "frequency_penalty"), (int, float)),
     "repetition_penalty": (int, float),
     "logit_bias": (Mapping,),
-    **dict.fromkeys(("top_k", "seed", "max_tokens"), (int,)),
+    **dict.fromkeys(("top_k", "seed", "max_tokens", "min_tokens"), (int,)),
     **dict.fromkeys(("logprobs", "prompt_logprobs"), (int,)),
     "logprobs_mode": (str,),
     "ignore_eos": (bool,),
     "speculative": (bool, Speculation, Mapping),
-    "stop": (str, list, tuple),
+    **dict.fromkeys(("stop", "bad_words"), (str, list, tuple)),
+    **dict.fromkeys(("allowed_token_ids", "stop_token_ids"), (list, tuple)),
 }
 RAW_ONLY = ("on_result", "return_errors")
 CONSTRAINT_FIELDS = ("schema", "regex", "choices", "grammar")
@@ -248,12 +253,14 @@ def _resolve_sampling(given: Mapping[str, Any]) -> dict[str, Any]:
     sampling = {name: given[name] for name in SAMPLING_KINDS if name in given}
     for name in sampling:
         _of_type(sampling, name, SAMPLING_KINDS[name])
-    if "stop" in sampling:
-        stop = sampling["stop"]
-        sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-        for string in sampling["stop"]:
-            if not isinstance(string, str):
-                raise InvalidRequest(f"stop must hold strings, not {string!r}")
+    for name, kind, what in (
+        ("stop", str, "strings"),
+        ("bad_words", str, "strings"),
+        ("allowed_token_ids", int, "token ids"),
+        ("stop_token_ids", int, "token ids"),
+    ):
+        if name in sampling:
+            sampling[name] = _resolve_list(name, sampling[name], kind, what)
     if "logit_bias" in sampling:
         sampling["logit_bias"] = _resolve_logit_bias(sampling["logit_bias"])
     if "logprobs_mode" in sampling and "logprobs" not in sampling:
@@ -263,6 +270,15 @@ def _resolve_sampling(given: Mapping[str, Any]) -> dict[str, Any]:
         sampling |= {"speculative": speculation.is_on, "speculation": speculation}
     SamplingParams(**sampling)  # refuses what is out of range
     return sampling
+
+
+def _resolve_list(name: str, given: Any, kind: type, what: str) -> tuple[Any, ...]:
+    """One value of the kind, or all of several."""
+    values = (given,) if isinstance(given, kind) else tuple(given)
+    for value in values:
+        if type(value) is not kind:
+            raise InvalidRequest(f"{name} must hold {what}, not {value!r}")
+    return values
 
 
 def _resolve_logit_bias(given: Mapping[Any, Any]) -> tuple[tuple[int, float], ...]:

@@ -19,6 +19,7 @@ from structspec.engine.loop import EngineLoop, Listener
 from structspec.errors import InvalidRequest, OutputInvalid, PromptTooLong
 from structspec.generation import Generation, to_generation
 from structspec.grammars.base import CompiledGrammar
+from structspec.limits import Limiter
 from structspec.metrics import Metrics
 from structspec.models import load_model
 from structspec.models.loading import DType, choose_device, choose_dtype
@@ -78,6 +79,7 @@ class Service:
         )
         self.tokenizer = loaded.tokenizer
         self.vocabulary = loaded.tokenizer.vocabulary
+        self._limiter = Limiter(self.vocabulary)
         self.defaults = loaded.generation
         self.compiler = GrammarCompiler(
             self.vocabulary,
@@ -115,8 +117,11 @@ class Service:
             )
         params = SamplingParams(**{**self._default_sampling(), **task.sampling})
         params.speculation.check(self._speculative)
+        self._check_token_ids("logit_bias", [token_id for token_id, _ in params.logit_bias])
+        wrappers = self._limiter.limit(params, is_constrained=task.constraint is not None)
         max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
+        request.wrappers = wrappers
         request.prediction_token_ids = self._encode_prediction(task.prediction)
         return Prepared(request, task)
 
@@ -154,6 +159,7 @@ class Service:
             resample(last.params),
             last.max_tokens,
             last.compiled,
+            last.wrappers,
             prediction_token_ids=last.prediction_token_ids,
         )
         return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)

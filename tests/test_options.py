@@ -42,6 +42,11 @@ class Person(BaseModel):
         ({"stop": ["a", "\ud800"]}, "stop must be made of whole characters"),
         ({"schema": Person, "closed": "yes"}, "closed must be bool"),
         ({"stop": 1}, "stop must be str or list or tuple"),
+        ({"bad_words": ["a", 2]}, "bad_words must hold strings, not 2"),
+        ({"allowed_token_ids": [1, "2"]}, "allowed_token_ids must hold token ids, not '2'"),
+        ({"stop_token_ids": [True]}, "stop_token_ids must hold token ids, not True"),
+        ({"allowed_token_ids": []}, "allowed_token_ids must be at least one token id"),
+        ({"min_tokens": 9, "max_tokens": 3}, "min_tokens must be at most max_tokens, which is 3"),
         ({"speculative": "no"}, "speculative must be bool"),
     ],
 )
@@ -77,3 +82,4 @@ def test_a_json_schema_value_brings_its_own_settings():
 
 def test_a_single_stop_string_is_a_list_of_one():
     assert resolve_options({"stop": "END"}).sampling == {"stop": ("END",)}
+    assert resolve_options({"bad_words": "no"}).sampling == {"bad_words": ("no",)}

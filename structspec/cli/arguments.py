@@ -113,6 +113,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sampling (what is not given comes from the model)")
     for name, kind, says in (
         ("--max-tokens", int, "write at most so many tokens"),
+        ("--min-tokens", int, "and at least so many, where a constraint does not end it sooner"),
         ("--temperature", float, "0 always takes the likeliest token"),
         ("--top-k", int, "draw among the N likeliest tokens"),
         ("--top-p", float, "draw among the likeliest tokens that hold this share"),
@@ -123,6 +124,19 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--stop", action="append", metavar="TEXT", help="end the output here; give it several times"
     )
+    group.add_argument(
+        "--bad-word",
+        dest="bad_words",
+        action="append",
+        metavar="TEXT",
+        help="write nothing that contains this; give it several times",
+    )
+    for name, says in (
+        ("--stop-token-id", "this token ends the output too; give it several times"),
+        ("--allowed-token-id", "write only this token and others so given"),
+    ):
+        plural = name.removeprefix("--").replace("-", "_") + "s"
+        group.add_argument(name, dest=plural, action="append", type=int, metavar="ID", help=says)
     group.add_argument(
         "--no-speculation",
         dest="speculative",

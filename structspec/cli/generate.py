@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PASSED_ON = (
     *("regex", "backend", "on_unsupported", "max_attempts", "style", "property_order", "closed"),
     *("schema_in_prompt", "temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop"),
+    *("min_tokens", "bad_words", "allowed_token_ids", "stop_token_ids"),
     "speculative",
 )
 
