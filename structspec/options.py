@@ -22,6 +22,7 @@ from structspec.constraint import (
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import Finding
 from structspec.prompting import SchemaInPrompt
+from structspec.reasoning import Reasoning, resolve_reasoning
 from structspec.request import LogprobsMode, SamplingParams
 from structspec.schema import SchemaTarget, resolve_schema
 from structspec.settings import DEFAULT_MAX_ATTEMPTS, BackendName, OnUnsupported
@@ -63,6 +64,8 @@ class OtherOptions(TypedDict, total=False):
     stop_token_ids: Sequence[int]
     speculative: bool | Speculation | Mapping[str, Any]
     prediction: str | Sequence[int]
+    reasoning: bool | Reasoning | Mapping[str, Any]
+    max_reasoning_tokens: int
 
 
 class GenerateOptions(OtherOptions, total=False):
@@ -75,7 +78,8 @@ class GenerateOptions(OtherOptions, total=False):
     sampling fields are those of SamplingParams; what is not given comes from the model's
     generation config. `speculative` turns drafts off, or says which (Speculation's fields, as a
     dict too); `prediction` is what the output will likely be, as text or tokens: where it is right
-    it is drafted, where it is wrong it changes nothing.
+    it is drafted, where it is wrong it changes nothing. `reasoning` has the model reason before its
+    answer or not (Reasoning's fields, as a dict too); at most `max_reasoning_tokens` long.
     """
 
     schema: Any
@@ -124,6 +128,7 @@ class Task:
     schema_in_prompt: SchemaInPrompt
     sampling: Mapping[str, Any]  # fields of SamplingParams that were given
     prediction: str | tuple[int, ...] = ()
+    reasoning: Reasoning | None = None
 
     @property
     def unheld(self) -> tuple[Finding, ...]:
@@ -150,6 +155,7 @@ def resolve_options(options: GenerateOptions) -> Task:
         schema_in_prompt=given.get("schema_in_prompt", "auto"),
         sampling=_resolve_sampling(given),
         prediction=_resolve_prediction(given.get("prediction", ())),
+        reasoning=_resolve_reasoning(given),
     )
 
 
@@ -304,6 +310,15 @@ def _resolve_prediction(prediction: Any) -> str | tuple[int, ...]:
     if not is_list or not all(type(token_id) is int and token_id >= 0 for token_id in prediction):
         raise InvalidRequest(f"prediction must be a string or a list of token ids: {prediction!r}")
     return tuple(prediction)
+
+
+def _resolve_reasoning(given: Mapping[str, Any]) -> Reasoning | None:
+    wish, limit = None, None
+    if "reasoning" in given:
+        wish = _of_type(given, "reasoning", (bool, Reasoning, Mapping))
+    if "max_reasoning_tokens" in given:
+        limit = _of_type(given, "max_reasoning_tokens", (int,))
+    return resolve_reasoning(wish, limit)
 
 
 def _of_type(given: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> Any:

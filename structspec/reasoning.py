@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from structspec.constraint import find_half_character
@@ -71,3 +71,24 @@ def to_reasoning(wish: bool | Reasoning | Mapping[str, Any]) -> Reasoning:
         if name not in known:
             raise InvalidRequest(f"reasoning: unknown field {name!r}; known are {', '.join(known)}")
     return Reasoning(**wish)
+
+
+def resolve_reasoning(
+    wish: bool | Reasoning | Mapping[str, Any] | None, max_reasoning_tokens: int | None
+) -> Reasoning | None:
+    """What the options of a call come down to; None where neither was given."""
+    if wish is None and max_reasoning_tokens is None:
+        return None
+    reasoning = Reasoning() if wish is None else to_reasoning(wish)
+    if max_reasoning_tokens is None:
+        return reasoning
+    if max_reasoning_tokens < 0:
+        raise InvalidRequest(f"max_reasoning_tokens must be at least 0, not {max_reasoning_tokens}")
+    if reasoning.mode == "off":
+        raise InvalidRequest("max_reasoning_tokens= contradicts reasoning=False")
+    if reasoning.max_tokens not in (None, max_reasoning_tokens):
+        raise InvalidRequest(
+            f"max_reasoning_tokens={max_reasoning_tokens} contradicts reasoning's max_tokens="
+            f"{reasoning.max_tokens}; pass one"
+        )
+    return replace(reasoning, max_tokens=max_reasoning_tokens)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -256,12 +256,6 @@ class Boundary:
         bits = np.zeros(32 * self._vocabulary.num_words, np.uint8)
         bits[[*token_ids]] = 1
         return np.packbits(bits, bitorder="little").view(np.int32)
-
-
-@lru_cache(maxsize=32)
-def make_boundary(vocabulary: Vocabulary, start: str, end: str, line_breaks: int) -> Boundary:
-    """The boundary, made once: it looks at every token."""
-    return Boundary(vocabulary, start, end, line_breaks)
 
 
 def to_symbols(text: str, vocabulary: Vocabulary) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from structspec.models.loading import DType, choose_device, choose_dtype
 from structspec.options import Task
 from structspec.policy import resample, unless_unsupported
 from structspec.prompting import show_schema
+from structspec.reasoning_plan import Reasoner
 from structspec.request import NO_USAGE, Request, SamplingParams, Usage
 
 Messages = Sequence[Mapping[str, Any]]
@@ -80,6 +81,7 @@ class Service:
         self.tokenizer = loaded.tokenizer
         self.vocabulary = loaded.tokenizer.vocabulary
         self._limiter = Limiter(self.vocabulary)
+        self._reasoner = Reasoner(self.vocabulary, self.tokenizer.chat_template)
         self.defaults = loaded.generation
         self.compiler = GrammarCompiler(
             self.vocabulary,
@@ -118,10 +120,15 @@ class Service:
         params = SamplingParams(**{**self._default_sampling(), **task.sampling})
         params.speculation.check(self._speculative)
         self._check_token_ids("logit_bias", [token_id for token_id, _ in params.logit_bias])
-        wrappers = self._limiter.limit(params, is_constrained=task.constraint is not None)
         max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
+        is_constrained = task.constraint is not None
+        reasoning = self._reasoner.plan(
+            task.reasoning, token_ids, max_tokens, is_constrained=is_constrained
+        )
+        wrappers = self._limiter.limit(params, reasoning.wrappers, is_constrained=is_constrained)
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
         request.wrappers = wrappers
+        request.reasoning = reasoning.progress
         request.prediction_token_ids = self._encode_prediction(task.prediction)
         return Prepared(request, task)
 
@@ -160,6 +167,7 @@ class Service:
             last.max_tokens,
             last.compiled,
             last.wrappers,
+            last.reasoning and last.reasoning.fresh(),
             prediction_token_ids=last.prediction_token_ids,
         )
         return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)
