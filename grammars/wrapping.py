@@ -119,20 +119,6 @@ class FreeMatcher:
         return None
 
 
-def wrap(inner: Matcher, wrappers: Sequence[Wrapper]) -> Matcher:
-    """A matcher with all of these around it, the first innermost."""
-    for wrapper in wrappers:
-        inner = wrapper.around(inner)
-    return inner
-
-
-def widen(row: Row | None, wrappers: Sequence[Wrapper]) -> Row | None:
-    """A wide row of a grammar, or None, as it is with all of these around its matcher."""
-    for wrapper in wrappers:
-        row = wrapper.widen(row)
-    return row
-
-
 class WrappedMatching:
     """Rows and tokens of many wrapped matchers, by the laws of `Matcher` alone."""
 

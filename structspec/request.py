@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, StructspecError
-from structspec.grammars.wrapping import FreeMatcher, widen, wrap
 from structspec.metrics import at_least
 from structspec.output_text import OutputText
 from structspec.reasoning_progress import ReasoningProgress
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from structspec.engine.logit_edits import TokenTable
     from structspec.grammars.base import CompiledGrammar, Matcher, Row
     from structspec.grammars.wrapping import Wrapper
-    from structspec.vocabulary import Vocabulary
 
 _SEEDS = random.Random()  # begun by the system's; asking that for every request is slow
 if hasattr(os, "register_at_fork"):
@@ -289,20 +287,26 @@ class Request:
         """Take a matcher of the finished grammar; rows of this request are masked from now on."""
         self._wrap(compiled.matcher(), compiled.wide_row)
         if self.num_known_tokens == self.num_prompt_tokens and compiled.start_row is not None:
-            self.start_row = widen(compiled.start_row, self.wrappers)
+            self.start_row = self._widened(compiled.start_row)
         if self.reasoning is None:
             self.stats.constraint_start = 0
         self.stats.compile_ms = compiled.compile_ms
         self.stats.backend = compiled.report.backend
 
-    def start_wrapping(self, vocabulary: Vocabulary) -> None:
-        """Take a matcher for its wrappers alone, if it has any and no grammar is to come."""
-        if self.compiled is None and self.wrappers:
-            self._wrap(FreeMatcher(vocabulary), None)
+    def start_wrapping(self, matcher: Matcher) -> None:
+        """Take this matcher, of free text, for what its wrappers ask; no grammar is to come."""
+        assert self.compiled is None
+        self._wrap(matcher, None)
 
     def _wrap(self, matcher: Matcher, wide_row: Row | None) -> None:
-        self.matcher = wrap(matcher, self.wrappers)
-        self.wide_row = widen(wide_row, self.wrappers)
+        for wrapper in self.wrappers:
+            matcher = wrapper.around(matcher)
+        self.matcher, self.wide_row = matcher, self._widened(wide_row)
+
+    def _widened(self, row: Row | None) -> Row | None:
+        for wrapper in self.wrappers:
+            row = wrapper.widen(row)
+        return row
 
     @property
     def output_token_ids(self) -> list[int]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import DeadEnd, FillJob, Matcher
-from structspec.grammars.wrapping import FreeMatcher, WrappedMatching, wrap
+from structspec.grammars.wrapping import FreeMatcher, WrappedMatching
 from structspec.limits import Limiter, Limits
 from structspec.request import SamplingParams
 from structspec.vocabulary import Vocabulary
@@ -32,9 +32,8 @@ def limiter(name: str) -> Limiter:
 
 def limited(inner: Matcher, vocabulary: Vocabulary, **limits: object) -> Matcher:
     is_constrained = not isinstance(inner, FreeMatcher)
-    made = Limiter(vocabulary).limit(SamplingParams(**limits), is_constrained=is_constrained)
-    assert made, "no limits"
-    return wrap(inner, made)
+    (made,) = Limiter(vocabulary).limit(SamplingParams(**limits), is_constrained=is_constrained)
+    return made.around(inner)
 
 
 def allowed_by(matcher: Matcher, vocabulary: Vocabulary) -> set[int]:
@@ -125,10 +124,7 @@ def test_a_stop_token_of_its_own_is_masked_inside_unfinished_text() -> None:
 
 
 def test_ignored_stop_tokens_do_not_end_the_text_and_those_of_the_request_do() -> None:
-    made = Limiter(SMALL).limit(
-        SamplingParams(ignore_eos=True, min_tokens=1, stop_token_ids=(2,)), is_constrained=False
-    )
-    matcher = wrap(FreeMatcher(SMALL), made)
+    matcher = free(ignore_eos=True, min_tokens=1, stop_token_ids=(2,))
     assert matcher.accept(0)
     assert allowed_by(matcher, SMALL) == {0, 1, 2, 3, 6}
     assert matcher.accept(2) and allowed_by(matcher, SMALL) == {2}
@@ -253,9 +249,9 @@ def test_rows_are_what_the_limits_say_and_accept_and_rollback_keep_their_laws(
 
     limits = data.draw(some_limits(vocabulary))
     made = limiter(vocabulary_name).limit(SamplingParams(**limits), is_constrained=not is_free)
-    inner, matcher = start(), wrap(start(), made)
     if not made:
         return
+    inner, matcher = start(), made[0].around(start())
     rows, written = [], []
     for _ in range(data.draw(st.integers(1, 9))):
         ended = bool({*vocabulary.stop_token_ids, *limits["stop_token_ids"]} & {*written})
@@ -267,7 +263,7 @@ def test_rows_are_what_the_limits_say_and_accept_and_rollback_keep_their_laws(
             is_free=is_free,
         )
         assert allowed_by(matcher, vocabulary) == row == allowed_by(matcher, vocabulary)
-        wide = made[-1].widen(None)
+        wide = made[0].widen(None)
         if wide is not None:
             assert row <= {*np.flatnonzero(unpack_row(wide, vocabulary.vocab_size)).tolist()}
         for token_id in matcher.forced_tokens(1):

@@ -15,6 +15,7 @@ from structspec.engine.draft_slots import DraftSlots, Share
 from structspec.engine.memory_pressure import MemoryPressure
 from structspec.engine.progress import append_tokens, record_draft
 from structspec.errors import Cancelled, EngineError, StructspecError
+from structspec.grammars.wrapping import FreeMatcher
 from structspec.metrics_recorder import MetricsRecorder
 from structspec.request import FinishReason, Request, RequestStatus
 from structspec.vocabulary import Vocabulary
@@ -78,6 +79,8 @@ class Scheduler:
         request.start_wrapping(self._vocabulary)
     def add(self, request: Request) -> None:
         """Queue a new request."""
+        if request.wrappers and request.compiled is None:
+            request.start_wrapping(FreeMatcher(self._vocabulary))
         self._waiting.append(request)
         self.recorder.added(request)
 
