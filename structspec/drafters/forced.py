@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
+import numpy as np
+
 from structspec.drafters.base import count_slots
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell, whole_characters
-from structspec.drafters.trust import SpellingTrust
+from structspec.drafters.trust import SpellingTrust, TailTrust
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
 from structspec.grammars.base import Matcher, MatcherFailed
 from structspec.vocabulary import Vocabulary
@@ -16,7 +18,7 @@ _MAX_TOKEN_BYTES = 16  # of a usual token: more forced text than the slots can h
 
 
 class ForcedDrafter:
-    """Drafts what is forced and nothing else.
+    """Drafts what is forced and nothing else, the end included.
 
     Text that tokens may spell in several ways is left out where the model spells it otherwise.
     """
@@ -24,10 +26,13 @@ class ForcedDrafter:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._trust = SpellingTrust()
+        self._tails = TailTrust()
+        self._find_stop = StopFinder(vocabulary)
 
     def propose(self, batch: Batch) -> Draft:
         """The forced tokens of each constrained request."""
         self._trust.judge()
+        self._tails.judge()
         drafts = [self._propose_one(one) for one in batch.requests]
         token_ids = [draft for draft, _ in drafts]
         return Draft(
@@ -51,14 +56,40 @@ class ForcedDrafter:
     ) -> tuple[list[int], int]:
         drafted = take_certain(scheduled, matcher, limit)
         num_certain = len(drafted)
-        if scheduled.may_guess:
-            request = scheduled.request
-            if self._trust.allows():
-                context = [*request.last_output_token_ids(NUM_CONTEXT_TOKENS), *drafted]
-                drafted += take_spelled(matcher, context, self._vocabulary, limit - num_certain)
-            self._trust.note(request, drafted, range(num_certain, len(drafted)))
-            matcher.rollback(len(drafted))
+        if not scheduled.may_guess:
+            return drafted, num_certain
+        request = scheduled.request
+        if self._trust.allows():
+            context = [*request.last_output_token_ids(NUM_CONTEXT_TOKENS), *drafted]
+            spelled, tail = find_spelled(matcher, context, self._vocabulary, limit - num_certain)
+            drafted += takewhile(matcher.accept, spelled)
+            if tail is not None and self._tails.allows(request, drafted, tail):
+                drafted += takewhile(matcher.accept, [tail])
+        self._trust.note(request, drafted, range(num_certain, len(drafted)))
+        if len(drafted) < limit:
+            drafted += takewhile(matcher.accept, self._find_stop(matcher))
+        matcher.rollback(len(drafted))
         return drafted, num_certain
+
+
+class StopFinder:
+    """Finds the end of a text whose grammar allows nothing but to end."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._stop_token_id = vocabulary.stop_token_ids[0]
+        self._scratch = np.zeros((1, vocabulary.num_words), np.int32)
+        self._stop_row = np.zeros(vocabulary.num_words, np.uint32)
+        for token_id in vocabulary.stop_token_ids:
+            self._stop_row[token_id // 32] |= np.uint32(1 << token_id % 32)
+
+    def __call__(self, matcher: Matcher) -> Sequence[int]:
+        """A stop token where stop tokens alone are allowed; the matcher is left where it was."""
+        if not matcher.accept(self._stop_token_id):
+            return ()
+        matcher.rollback(1)
+        matcher.fill(self._scratch, 0)
+        only_stops = not np.any(self._scratch[0].view(np.uint32) & ~self._stop_row)
+        return (self._stop_token_id,) if only_stops else ()
 
 
 def take_certain(scheduled: ScheduledRequest, matcher: Matcher, limit: int) -> list[int]:
@@ -73,18 +104,21 @@ def take_certain(scheduled: ScheduledRequest, matcher: Matcher, limit: int) -> l
     return matcher.forced_tokens(limit + num_unseen)[num_unseen:]
 
 
-def take_spelled(
+def find_spelled(
     matcher: Matcher, context: Sequence[int], vocabulary: Vocabulary, limit: int
-) -> list[int]:
-    """Advance a matcher by the tokens of its forced text, spelled as it would follow the context.
+) -> tuple[list[int], int | None]:
+    """The tokens of a matcher's forced text, spelled as it would follow the context, and its tail.
 
-    The masks leave a choice of tokens here, and the last may merge with what comes next: guesses.
+    The masks leave a choice of tokens here: all are guesses. The tail is the token that the text
+    ends with, which may merge with what comes next; None where `limit` has cut it off.
     """
     if limit <= 0:
-        return []
+        return [], None
     text = _forced_text(matcher, vocabulary, limit)
-    spelled = spell(text, context, vocabulary, limit)
-    return list(takewhile(matcher.accept, spelled))
+    spelled = spell(text, context, vocabulary, limit + 1)
+    if not spelled or len(spelled) > limit:
+        return spelled[:limit], None
+    return spelled[:-1], spelled[-1]
 
 
 def _forced_text(matcher: Matcher, vocabulary: Vocabulary, limit: int) -> bytes:

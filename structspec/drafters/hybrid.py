@@ -1,11 +1,12 @@
 """The default drafter: the surest kind of draft at every place, steered by the grammar.
 
 while there are slots left:
-    forced text
+    forced text, without its last token if that may merge with what follows
     else, up to the first token the matcher refuses:
         how the prediction goes on, where the request has one
         else what a finished request wrote behind the same sixteen tokens or more
         else what followed the last three tokens or more, the last time they occurred
+        else the last token of the forced text, if it stood at such places before
         else a value copied from the prompt's text, and its end
         else what followed the last token or two
     else the stop token if nothing but the end is left
@@ -15,21 +16,19 @@ roll the matcher back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Callable
 
 from structspec.drafters.base import count_slots
 from structspec.drafters.copying import TextCopier, closing_text
-from structspec.drafters.forced import take_certain, take_spelled
+from structspec.drafters.forced import StopFinder, find_spelled, take_certain
 from structspec.drafters.ngram import NgramDrafter
 from structspec.drafters.prediction import PredictionDrafter
 from structspec.drafters.spelling import spell
 from structspec.drafters.suffix import make_suffix
-from structspec.drafters.trust import SpellingTrust
+from structspec.drafters.trust import SpellingTrust, TailTrust
 from structspec.drafters.walk import Walk
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, no_draft
-from structspec.grammars.base import Matcher, MatcherFailed
+from structspec.grammars.base import MatcherFailed
 from structspec.speculative_config import SpeculativeConfig
 from structspec.vocabulary import Vocabulary
 
@@ -38,35 +37,35 @@ _SURE_MATCH = 3  # tokens: a match of so many is better than one of characters
 _REMEMBERED_MATCH = 16
 
 
+_Take = Callable[[Walk], int]  # drafts something, and says how much
+
+
 class HybridDrafter:
     """Drafts of every kind that needs no model, each going on where the one before it stopped.
 
     In steps with too many requests for guesses it does nothing but take what is certain.
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, config: SpeculativeConfig, device_type: str = "cpu"
-    ) -> None:
+    def __init__(self, vocabulary: Vocabulary, config: SpeculativeConfig) -> None:
         self._vocabulary = vocabulary
         self._ngram = NgramDrafter(config)
         self._copier = TextCopier(vocabulary)
         self._suffix = make_suffix(config)
         self._trust = SpellingTrust()
+        self._tails = TailTrust()
+        self._find_stop = StopFinder(vocabulary)
         self._remembered_match = min(_REMEMBERED_MATCH, config.suffix_decoding_max_tree_depth - 1)
         self._prediction = PredictionDrafter(lambda request: request.prediction_token_ids)
-        self._kinds: dict[str, Callable[[Walk], int]] = {
-            "forced": self._take_forced,
-            "prediction": self._take_predicted,
-            "suffix": self._take_likely,
-            "ngram": self._look_up,
+        self._kinds: dict[str, tuple[_Take, ...]] = {
+            "forced": (self._take_forced,),
+            "prediction": (self._take_predicted,),
+            "suffix": (self._take_likely,),
+            "ngram": (self._look_up_surely, self._look_up),
         }
+        self._orders: dict[tuple[str, ...], list[tuple[str, _Take]]] = {}
         self._stop_token_ids = frozenset(vocabulary.stop_token_ids)
-        self._max_guess_rows = config.guess_rows(device_type)
+        self._max_guess_rows = config.guess_rows
         self._num_speculative_tokens = config.num_speculative_tokens
-        self._scratch = np.zeros((1, vocabulary.num_words), np.int32)
-        self._stop_row = np.zeros(vocabulary.num_words, np.uint32)
-        for token_id in vocabulary.stop_token_ids:
-            self._stop_row[token_id // 32] |= np.uint32(1 << token_id % 32)
 
     def propose(self, batch: Batch) -> Draft:
         """One-hot drafts, never with a token that the grammar refuses."""
@@ -79,6 +78,7 @@ class HybridDrafter:
         if not any(scheduled.num_draft_slots for scheduled in batch.requests):
             return no_draft(len(batch.requests), num_hopeful)
         self._trust.judge()
+        self._tails.judge()
         walks = [self._propose_one(one, max_num_guessed) for one in batch.requests]
         return Draft(
             [walk.token_ids for walk in walks],
@@ -100,12 +100,14 @@ class HybridDrafter:
         return sum(
             scheduled.is_sampled
             and scheduled.allows_guesses
+            and scheduled.max_num_guesses > 0
             and scheduled.request.params.speculative
             for scheduled in batch.requests
         )
 
     def _propose_one(self, scheduled: ScheduledRequest, max_num_guessed: int) -> Walk:
         request, num_slots = scheduled.request, count_slots(scheduled)
+        max_num_guessed = min(max_num_guessed, scheduled.max_num_guesses)
         walk = Walk(request, request.matcher, num_slots, max_num_guessed, self._stop_token_ids)
         if num_slots <= 0:
             return walk
@@ -122,15 +124,30 @@ class HybridDrafter:
             walk.count("forced", walk.num_certain)
         if not scheduled.may_guess:
             return
+        order = self._orders.get(chain) or self._order_of(chain)
         while walk.num_free > 0:
-            if not any(walk.count(name, self._kinds[name](walk)) for name in chain):
+            if not any(walk.count(source, take(walk)) for source, take in order):
                 break
         if matcher is not None:
             if walk.num_free > 0 and "forced" in chain:
-                num_taken = walk.take(self._forced_stop(matcher), is_forced=True)
+                num_taken = walk.take(self._find_stop(matcher), is_forced=True)
                 walk.count("forced", num_taken)
             self._trust.note(walk.request, walk.token_ids, walk.spelled)
             matcher.rollback(len(walk.token_ids))
+
+    def _order_of(self, chain: tuple[str, ...]) -> list[tuple[str, _Take]]:
+        """What to try, and who drafts by it.
+
+        The last token of a forced text comes where the drafts that are surer end.
+        """
+        order = [(name, take) for name in chain for take in self._kinds[name]]
+        if "forced" in chain:
+            names = [name for name, _ in order]
+            is_weak_later = "ngram" in names[names.index("forced") :]
+            place = order.index(("ngram", self._look_up)) if is_weak_later else len(order)
+            order.insert(place, ("forced", self._take_held_back))
+        self._orders[chain] = order
+        return order
 
     def _take_forced(self, walk: Walk) -> int:
         matcher = walk.matcher
@@ -139,8 +156,21 @@ class HybridDrafter:
         num_taken = walk.take(matcher.forced_tokens(walk.num_free), is_forced=True)
         if walk.num_free <= 0 or not self._trust.allows():
             return num_taken
-        spelled = take_spelled(matcher, walk.context, self._vocabulary, walk.num_free)
-        return num_taken + walk.note(spelled, is_spelled=True)
+        spelled, tail = find_spelled(matcher, walk.context, self._vocabulary, walk.num_free)
+        num_spelled = walk.take(spelled, is_forced=True, is_spelled=True)
+        if tail is not None and num_spelled == len(spelled):
+            walk.held_back = tail, len(walk.token_ids)
+        return num_taken + num_spelled
+
+    def _take_held_back(self, walk: Walk) -> int:
+        """Draft the last token of a forced text: nothing else has said what follows it."""
+        if walk.held_back is None or walk.held_back[1] != len(walk.token_ids):
+            return 0
+        tail, _ = walk.held_back
+        walk.held_back = None
+        if not self._tails.allows(walk.request, walk.token_ids, tail):
+            return 0
+        return walk.take([tail], is_forced=True, is_spelled=True)
 
     def _take_predicted(self, walk: Walk) -> int:
         if walk.num_guesses <= 0 or not walk.request.prediction_token_ids:
@@ -164,18 +194,20 @@ class HybridDrafter:
             )
         )
 
-    def _look_up(self, walk: Walk) -> int:
-        """Draft from prompt lookup, the surest kind first; says how many tokens were taken.
+    def _look_up_surely(self, walk: Walk) -> int:
+        """Draft what followed a match that hardly is one by chance.
 
         Free text is not looked up behind what is drafted already: more would seldom hold.
         """
         if walk.matcher is None and walk.token_ids:
             return 0
-        return (
-            self._take_repeated(walk, _SURE_MATCH)
-            or self._copy_value(walk)
-            or self._take_repeated(walk, min_match=1)
-        )
+        return self._take_repeated(walk, _SURE_MATCH)
+
+    def _look_up(self, walk: Walk) -> int:
+        """Draft a value from the prompt, else what followed the last token or two."""
+        if walk.matcher is None and walk.token_ids:
+            return 0
+        return self._copy_value(walk) or self._take_repeated(walk, min_match=1)
 
     def _take_repeated(self, walk: Walk, min_match: int) -> int:
         return walk.take(
@@ -193,13 +225,3 @@ class HybridDrafter:
         num_taken = walk.take(copied)
         text = closing_text(walk.matcher, self._vocabulary)
         return num_taken + walk.take(spell(text, walk.context, self._vocabulary, walk.num_guesses))
-
-    def _forced_stop(self, matcher: Matcher) -> Sequence[int]:
-        """A stop token where the grammar allows nothing else."""
-        stop_token_id = self._vocabulary.stop_token_ids[0]
-        if not matcher.accept(stop_token_id):
-            return ()
-        matcher.rollback(1)
-        matcher.fill(self._scratch, 0)
-        only_stops = not np.any(self._scratch[0].view(np.uint32) & ~self._stop_row)
-        return (stop_token_id,) if only_stops else ()

@@ -28,6 +28,7 @@ class Walk:
     is_forced: list[bool] = field(default_factory=list)
     spelled: list[int] = field(default_factory=list)  # places of tokens that spell forced text
     num_certain: int = 0
+    held_back: tuple[int, int] | None = None  # the last token of a forced text, and its place
     sources: list[DraftSource] = field(default_factory=list)  # of all of them, in order
 
     @property
@@ -47,19 +48,21 @@ class Walk:
         """How many of them may be guesses."""
         return min(self.num_free, self.max_num_guessed - self.is_forced.count(False))
 
-    def take(self, token_ids: Sequence[int], *, is_forced: bool = False) -> int:
+    def take(
+        self, token_ids: Sequence[int], *, is_forced: bool = False, is_spelled: bool = False
+    ) -> int:
         """Draft these up to the end or the first that the matcher refuses; says how many."""
         for count, token_id in enumerate(token_ids):
             if self.num_free == 0 or not (self.matcher is None or self.matcher.accept(token_id)):
                 return count
+            if is_spelled:
+                self.spelled.append(len(self.token_ids))
             self.token_ids.append(token_id)
             self.is_forced.append(is_forced)
         return len(token_ids)
 
-    def note(self, token_ids: Sequence[int], *, is_spelled: bool = False) -> int:
+    def note(self, token_ids: Sequence[int]) -> int:
         """Draft what is forced and the matcher has accepted already; says how many."""
-        if is_spelled:
-            self.spelled += range(len(self.token_ids), len(self.token_ids) + len(token_ids))
         self.token_ids += token_ids
         self.is_forced += [True] * len(token_ids)
         return len(token_ids)

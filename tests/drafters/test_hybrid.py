@@ -1,5 +1,7 @@
 """HybridDrafter: forced text and prompt lookup in turn, never beyond what the grammar takes."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,6 +36,31 @@ def test_forced_text_then_lookup_then_forced_text_then_the_end():
     assert bytes(token_ids[:-1]) == b'"name": "Ada"}'
     assert token_ids[-1] == STOP
     assert num_forced == len('"name": "') + len("}") + 1  # and the end
+
+
+MERGING = words_vocabulary('{"', "paid", '":', " false", " true", ', "', "due")
+RECORDS = [
+    '{{"due": {}, "paid": {}, "due": {}, "paid": {}'.format(*values)
+    for values in itertools.product(("false", "true"), repeat=4)
+]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        pytest.param("", b'{"due": ', id="nobody-knows-what-follows"),
+        pytest.param(
+            '{"due": true, "paid": true, "due": false',
+            b', "paid": true',
+            id="it-was-written-before",
+        ),
+    ],
+)
+def test_the_last_forced_token_is_left_to_a_sure_draft_that_it_merges_with(written, expected):
+    request = start(MERGING, RECORDS, written=MERGING.encode_text(written))
+    token_ids, _ = draft(request, vocabulary=MERGING)
+    assert MERGING.decode_bytes(token_ids) == expected
+    assert request.matcher.token_ids == MERGING.encode_text(written)
 
 
 def test_lookup_is_cut_at_the_first_token_the_grammar_refuses():

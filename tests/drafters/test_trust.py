@@ -6,7 +6,7 @@ from structspec import Speculation, SpeculativeConfig
 from structspec.drafters import trust as module
 from structspec.drafters.forced import ForcedDrafter
 from structspec.drafters.hybrid import HybridDrafter
-from structspec.drafters.trust import SpellingTrust
+from structspec.drafters.trust import SpellingTrust, TailTrust
 from structspec.request import RequestStatus
 from tests.drafters.replay import replay
 from tests.drafters.toy import batch_of, start, words_vocabulary
@@ -96,3 +96,50 @@ def test_certain_tokens_are_drafted_whatever_the_model_does():
     draft = drafter.propose(batch_of(request))
     assert draft.token_ids[0][: len(IN_FOURS)] == IN_FOURS
     assert draft.num_certain == [len(IN_FOURS)]
+
+
+def asked(trust, written, request_id=0):
+    """Whether a tail 9 is drafted behind 1 2; then the request goes on like this."""
+    request = start(WORDS, request_id=request_id)
+    is_drafted = trust.allows(request, [1, 2], 9)
+    request.token_ids += written
+    request.status = RequestStatus.FINISHED
+    trust.judge()
+    return is_drafted
+
+
+def test_a_tail_is_dropped_once_it_failed_twice_as_often_and_tried_again_once_it_would_stand():
+    trust = TailTrust()
+    answers = [asked(trust, [1, 2, 8], i) for i in range(3)]
+    answers += [asked(trust, [1, 2, 9], i) for i in range(3, 6)]
+    assert answers == [True, True, False, False, True, True]
+
+
+def test_a_place_that_was_not_reached_says_nothing_of_its_tail():
+    trust = TailTrust()
+    for request_id, written in enumerate(([1, 3, 8], [1], [1, 2], []) * 3):
+        assert asked(trust, written, request_id)
+    assert not trust._num_ahead and not trust._pending
+
+
+def test_a_tail_is_judged_once_its_place_is_written_and_places_are_told_apart():
+    trust, request = TailTrust(), start(WORDS)
+    trust.allows(request, [1, 2], 9)
+    for token_id in (1, 2):
+        request.token_ids.append(token_id)
+        trust.judge()
+        assert len(trust._pending) == 1
+    request.token_ids.append(8)
+    trust.judge()
+    assert trust._num_ahead == {(1, 2, 9): -1}
+
+
+def test_only_so_many_places_are_remembered(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_PLACES", 3)
+    trust = TailTrust()
+    for place in range(10):
+        request = start(WORDS, request_id=place)
+        trust.allows(request, [place], 99)
+        request.token_ids += [place, 99]
+        trust.judge()
+    assert list(trust._num_ahead) == [(place, 99) for place in (7, 8, 9)]
