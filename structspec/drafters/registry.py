@@ -28,8 +28,12 @@ class NoDrafter:
         return no_draft(len(batch.requests))
 
 
-def make_drafter(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:
+def make_drafter(
+    vocabulary: Vocabulary, config: SpeculativeConfig, device_type: str = "cpu"
+) -> Drafter:
     """The drafter that `config` describes; raises InvalidRequest for a class that is none."""
+    if config.resolved_method == "hybrid":
+        return HybridDrafter(vocabulary, config, device_type)
     return _MAKERS[config.resolved_method](vocabulary, config)
 
 
@@ -47,7 +51,6 @@ def _make_custom(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:
 
 
 _MAKERS: dict[Method, _Maker] = {
-    "hybrid": HybridDrafter,
     "forced": lambda vocabulary, config: ForcedDrafter(vocabulary),
     "prediction": lambda vocabulary, config: PredictionDrafter(
         lambda request: request.prediction_token_ids
