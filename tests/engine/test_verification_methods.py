@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from structspec.config import SpeculativeConfig
+from structspec import GrammarCompiler
+from structspec.config import EngineConfig, SpeculativeConfig
 from structspec.engine import verifiers
 from structspec.engine.batch import Batch, Mask, ScheduledRequest, guessed
 from structspec.engine.device_sampled import DeviceSampled
@@ -17,9 +18,18 @@ from structspec.engine.device_sampler import DeviceSampler
 from structspec.engine.lanes import Lanes
 from structspec.engine.randomness import ACCEPT, uniforms
 from structspec.engine.rejection_sampler import RejectionSampler
+from structspec.masking import Masker
 from structspec.request import Request, SamplingParams
-from tests.engine.test_engine_distribution import other_logits, worst_deviation
-from tests.engine.toy import STOP, VOCABULARY, RandomDrafter
+from tests.engine.coupled import HopefulPace
+from tests.engine.test_engine_distribution import (
+    CONSTRAINTS,
+    MAX_TOKENS,
+    PROMPT,
+    exact_outputs,
+    other_logits,
+    worst_deviation,
+)
+from tests.engine.toy import STOP, VOCABULARY, RandomDrafter, ToyEngine
 
 VOCAB_SIZE = VOCABULARY.vocab_size
 NUM_DRAFTS = 3
@@ -281,3 +291,47 @@ def test_the_entropy_of_the_three_best_is_in_nats(threshold, passes):
     logits = torch.tensor([[5.0, 5.0, 5.0, -90.0, -90.0], SURE, SURE])
     output = run(plain(speculative), logits, [[2, 1]], [2])
     assert output.num_accepted == [2 * passes]
+
+
+# whole engines
+
+
+@pytest.mark.parametrize("kind", ["regex", "cfg"])
+@pytest.mark.parametrize("asks_afterwards", [False, True])
+@pytest.mark.parametrize("drafter", ["one-hot", "probabilistic"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"synthetic_acceptance_rate": 1}, id="synthetic"),
+        pytest.param({"fly_window_size": 1, "fly_entropy_threshold": 0}, id="fly"),
+    ],
+)
+def test_junk_is_drafted_and_what_is_written_is_the_grammars(
+    kind, asks_afterwards, drafter, settings
+):
+    method = next(iter(settings)).partition("_")[0]
+    compiler = GrammarCompiler(VOCABULARY)
+    compiled = compiler.submit(CONSTRAINTS[kind])
+    valid = {output for output, _ in exact_outputs(compiled.result(), 1.0)}
+    toy = ToyEngine(
+        EngineConfig(
+            block_size=2,
+            num_blocks=200,
+            max_num_requests=16,
+            speculative=SpeculativeConfig(num_speculative_tokens=3),
+        ),
+        RandomDrafter(1, other_logits if drafter == "probabilistic" else None),
+        masker=Masker(VOCABULARY),
+        sampler=plain(config(method, **settings)),
+        runs_ahead=asks_afterwards,
+        pace=HopefulPace() if asks_afterwards else None,
+    )
+    requests = [
+        toy.add(PROMPT, max_tokens=MAX_TOKENS, temperature=i % 2, seed=i, compiled=compiled)
+        for i in range(60)
+    ]
+    toy.run(requests)
+    compiler.close()
+    assert all(request.error is None for request in requests)
+    assert {tuple(request.output_token_ids) for request in requests} <= valid
+    assert sum(request.stats.num_accepted for request in requests) > 10
