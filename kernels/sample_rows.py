@@ -38,6 +38,20 @@ from structspec.kernels.sample_rows_runners_up import best_of_groups_kernel
 from structspec.kernels.sample_rows_scores import allowed_scores, with_noise
 
 
+def is_allowed_reference(
+    vocab_size: int,
+    bitmask: Tensor,
+    mask_rows: Tensor,
+    stop_token_ids: Tensor,
+    bans_stops: Tensor,
+) -> Tensor:
+    """Which tokens each row may draw [num_rows, vocab_size] bool; without waiting for a device."""
+    v = torch.arange(vocab_size, device=mask_rows.device)
+    bits = (bitmask[mask_rows.clamp(min=0)][:, v // 32] >> (v % 32)) & 1 == 1
+    is_allowed = bits | (mask_rows < 0)[:, None]
+    return is_allowed & ~(bans_stops.bool()[:, None] & torch.isin(v, stop_token_ids))
+
+
 def sample_rows_reference(
     logits: Tensor,
     bitmask: Tensor,
@@ -52,11 +66,9 @@ def sample_rows_reference(
 ) -> Tensor:
     """The specification: the formulas of the module docstring, in float32."""
     scores = logits.float()
-    v = torch.arange(scores.shape[1], device=scores.device)
-    is_allowed = torch.ones_like(scores, dtype=torch.bool)
-    masked = (mask_rows >= 0).nonzero()[:, 0]
-    is_allowed[masked] = (bitmask[mask_rows[masked]][:, v // 32] >> (v % 32)) & 1 == 1
-    is_allowed &= ~(bans_stops.bool()[:, None] & torch.isin(v, stop_token_ids))
+    is_allowed = is_allowed_reference(
+        scores.shape[1], bitmask, mask_rows, stop_token_ids, bans_stops
+    )
     is_allowed &= ~scores.isnan()
     if filters is not None:
         allowed = scores.masked_fill(~is_allowed, float("-inf"))

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import repeat
 
 import numpy as np
@@ -191,7 +192,9 @@ class Masker:
             min(count, len(standing[i])) if i in standing else count
             for i, count in enumerate(output.num_accepted)
         ]
-        return SamplerOutput(tokens, accepted, output.runners_up, frozenset(standing))
+        return replace(
+            output, token_ids=tokens, num_accepted=accepted, diverged=frozenset(standing)
+        )
 
     def _replace(
         self,

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import torch
 
 from structspec.request import Request
+from structspec.token_logprob import TokenLogprob
 
 if TYPE_CHECKING:
     from structspec.grammars.base import FillJob, Row
+
+
+TokenLogprobs = Mapping[int, Sequence[TokenLogprob]]
 
 
 class Drafting(enum.IntEnum):
@@ -41,6 +45,7 @@ class ScheduledRequest(NamedTuple):
     num_preemptions: int = 0  # so far: one that is preempted meanwhile has to compute all again
     allows_guesses: bool = True  # in this step
     num_divergences: int = 0  # so far
+    num_prompt_rows: int = 0  # its first so many tokens have rows of logits, for prompt_logprobs
 
     @property
     def is_stale(self) -> bool:
@@ -58,6 +63,7 @@ class Batch:
     """The requests of one step, in the order of their rows."""
 
     requests: Sequence[ScheduledRequest]
+    num_prompt_rows: int = 0  # of all of them: rows of logits behind those that are sampled
 
     @property
     def num_tokens(self) -> int:
@@ -172,6 +178,8 @@ class SamplerOutput:
     num_accepted: Sequence[int]
     runners_up: Sequence[Sequence[int]] = ()  # per scheduled request; empty: none of any
     diverged: frozenset[int] = frozenset()  # indices of scheduled requests
+    logprobs: TokenLogprobs = field(default_factory=dict)  # of new tokens, by the same indices
+    prompt_logprobs: TokenLogprobs = field(default_factory=dict)  # of known ones that follow rows
 
 
 class Parked(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from structspec.engine.batch import Sampled, SamplerOutput
+from structspec.engine.logprobs import DeviceLogprobs
 
 _T = TypeVar("_T")
 
@@ -24,10 +25,15 @@ class DeviceSampled:
     has_guesses: bool
     num_runners_up: int  # columns; 0: nobody asks for them
     asking: Sequence[int] | None = None  # rows whose runners-up are asked for; None: all
+    logprobs: DeviceLogprobs | None = None  # fetched, and there with the rest
 
     def read(self) -> SamplerOutput:
         """The output, once it is there."""
         self.arrival()
+        output = self._tokens()
+        return output if self.logprobs is None else self.logprobs.added_to(output)
+
+    def _tokens(self) -> SamplerOutput:
         num_sampled, n = len(self.arrived), self.num_runners_up
         if self.has_guesses:
             rows = self.arrived[:, n:].tolist()

@@ -4,8 +4,8 @@ Mask rows come on a copy stream while the forward pass still runs, and only if t
 tokens go back by themselves, and the host reads them when it needs them. Every size has two graphs:
 one for steps in which top_k, top_p or min_p limit a row, one without their kernels. Steps in which
 bias or penalties change logits launch the same kernels one by one: there may be any number of such
-edits. Drafts with probabilities of their own go through RejectionSampler, which waits for the
-device.
+edits. So do those of which logprobs are asked for. Drafts with probabilities of their own go
+through RejectionSampler, which waits for the device.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ from torch import Tensor
 
 from structspec.engine.batch import Batch, Draft, Mask, Sampled, ScheduledRequest
 from structspec.engine.device_sampled import DeviceSampled, GeneralSampled
+from structspec.engine.filter_columns import filter_columns
 from structspec.engine.graphs import Graphs
 from structspec.engine.lanes import Lanes
 from structspec.engine.logit_edits import LogitEdits, collect_edits
+from structspec.engine.logprobs import (
+    DeviceLogprobs,
+    LogprobRows,
+    StepLogprobs,
+    find_logprob_rows,
+)
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.staging import Field, Layout, Staging, fill_padded, make_layout
 from structspec.engine.synthetic import accept_some
 from structspec.grammars.base import Row
-from structspec.kernels.sample_rows import sample_rows
+from structspec.kernels.sample_rows import is_allowed_reference, sample_rows
 from structspec.kernels.sample_rows_filters import Filters
 from structspec.kernels.verify_greedy import verify_greedy
 from structspec.request import Request
 from structspec.speculative_config import SpeculativeConfig
 from structspec.verification import acceptance_chances
 from structspec.vocabulary import Vocabulary
-
-_LARGEST_TOP_K = np.iinfo(np.int32).max  # far beyond any vocabulary
-_SMALLEST_TEMPERATURE = 1e-20  # of draws: logits divided by it are still finite float32
-_LARGEST_TEMPERATURE = 1e30  # forbidden tokens' -inf divided by infinity would be no number
 
 
 class DeviceSampler:
@@ -121,6 +124,7 @@ class DeviceSampler:
         rows = _Rows.of(batch, draft, mask, is_sampled)
         if self._needs_probs(draft):
             num_rows = len(rows.scheduled) + sum(map(len, rows.guesses or ()))
+            num_rows += batch.num_prompt_rows
             return self._sample_generally(self._head(hidden)[:num_rows], batch, draft, mask)
         is_sent = self._send_bitmask(mask)
         layout = self._layout(len(hidden))
@@ -129,7 +133,10 @@ class DeviceSampler:
         if is_sent:
             self._lanes.compute_waits()
         edits = collect_edits(batch, draft) if self._constants.has_edits else None
-        if self._graphs is None or edits is not None:
+        logprobs = None
+        if self._constants.has_logprobs or batch.num_prompt_rows:
+            logprobs = self._draw_told(hidden, find_logprob_rows(batch, draft), edits)
+        elif self._graphs is None or edits is not None:
             self._draw(hidden, has_filters=self._constants.has_filters, edits=edits)
         else:
             self._graphs((len(hidden), self._constants.has_filters))
@@ -139,6 +146,7 @@ class DeviceSampler:
             is_sampled,
             has_guesses=rows.guesses is not None,
             has_unmasked=len(self._constants.constrained) > len(mask.jobs),
+            logprobs=logprobs,
         )
 
     def _needs_probs(self, draft: Draft) -> bool:
@@ -159,11 +167,38 @@ class DeviceSampler:
         self._wide = mask.wide
         return True
 
+    def _draw_told(
+        self, hidden: Tensor, wanted: LogprobRows | None, edits: LogitEdits | None
+    ) -> DeviceLogprobs | None:
+        """Draw, and say how likely the tokens were."""
+        logits = self._head(hidden)
+        logprobs = StepLogprobs(wanted, logits) if wanted is not None else None
+        if edits is not None:
+            edits.apply(logits)
+        if logprobs is not None and (rows := logprobs.processed_rows) is not None:
+            arrays = self._staging.on_device(self._layout(len(hidden)))
+            is_allowed = is_allowed_reference(
+                logits.shape[1],
+                self._bitmask,
+                arrays["mask_rows"][rows],
+                self._stop_token_ids,
+                arrays["bans_stops"][rows],
+            )
+            logprobs.process(logits[rows].masked_fill(~is_allowed, float("-inf")))
+        self._draw_rows(logits, has_filters=self._constants.has_filters)
+        if logprobs is None:
+            return None
+        token_ids = self._output[: len(hidden), self._num_runners_up : -1]
+        return logprobs.of_tokens(token_ids).fetched(is_awaited=False)
+
     def _draw(self, hidden: Tensor, *, has_filters: bool, edits: LogitEdits | None = None) -> None:
-        num_rows = len(hidden)
         logits = self._head(hidden)
         if edits is not None:
             edits.apply(logits)
+        self._draw_rows(logits, has_filters=has_filters)
+
+    def _draw_rows(self, logits: Tensor, *, has_filters: bool) -> None:
+        num_rows = len(logits)
         arrays = self._staging.on_device(self._layout(num_rows))
         filters = Filters(arrays["top_k"], arrays["top_p"], arrays["min_p"])
         n, output = self._num_runners_up, self._output[:num_rows]
@@ -195,7 +230,12 @@ class DeviceSampler:
         output[:, -1].copy_(num_accepted)
 
     def _fetch(
-        self, is_sampled: Sequence[bool], *, has_guesses: bool, has_unmasked: bool
+        self,
+        is_sampled: Sequence[bool],
+        *,
+        has_guesses: bool,
+        has_unmasked: bool,
+        logprobs: DeviceLogprobs | None,
     ) -> DeviceSampled:
         self._turn = 1 - self._turn
         num_sampled, n = sum(is_sampled), self._num_runners_up
@@ -207,7 +247,7 @@ class DeviceSampler:
         constrained = self._constants.constrained
         asking = constrained if len(constrained) < num_sampled else None
         return DeviceSampled(
-            self._last_token_ids, arrived, arrival, is_sampled, has_guesses, n, asking
+            self._last_token_ids, arrived, arrival, is_sampled, has_guesses, n, asking, logprobs
         )
 
     def _sample_generally(self, logits: Tensor, batch: Batch, draft: Draft, mask: Mask) -> Sampled:
@@ -246,6 +286,7 @@ class _Constants:
     def __init__(self) -> None:
         self.has_filters = False  # whether top_k, top_p or min_p limit a row
         self.has_edits = False  # whether bias or penalties change a logit
+        self.has_logprobs = False  # whether they are asked for
         self.constrained: Sequence[int] = ()  # of the requests
         self._requests: list[Request] = []
         self._columns: dict[str, NDArray[Any]] = {}
@@ -288,13 +329,11 @@ class _Constants:
         params = [request.params for request in requests]
         self.has_filters = any(p.is_filtered for p in params)
         self.has_edits = any(p.edits_logits for p in params)
+        self.has_logprobs = any(p.logprobs is not None for p in params)
         self.constrained = [index for index, request in enumerate(requests) if request.is_judged]
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),
-            "temperature": np.array([_drawable(p.temperature) for p in params], np.float32),
-            "top_k": np.array([min(p.top_k, _LARGEST_TOP_K) for p in params], np.int32),
-            "top_p": np.array([p.top_p for p in params], np.float32),
-            "min_p": np.array([p.min_p for p in params], np.float32),
+            **filter_columns(params),
             "bans_stops": np.array(
                 [
                     p.ignore_eos and not request.is_judged
@@ -303,11 +342,6 @@ class _Constants:
                 np.int8,
             ),
         }
-
-
-def _drawable(temperature: float) -> float:
-    """A temperature that float32 can divide logits by, or 0."""
-    return temperature and min(max(temperature, _SMALLEST_TEMPERATURE), _LARGEST_TEMPERATURE)
 
 
 def _layout(num_rows: int) -> Layout:

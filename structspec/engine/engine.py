@@ -21,6 +21,7 @@ from structspec.engine.batch import (
     no_draft,
     no_mask,
 )
+from structspec.engine.logprobs import guess_certain
 from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
 from structspec.errors import EngineError
@@ -163,7 +164,7 @@ class Engine:
         draft = None
         try:
             last = flight.sampled.last_token_ids if flight is not None and flight.sampled else None
-            draft = self._drafter.propose(batch)
+            draft = guess_certain(batch, self._drafter.propose(batch))
             self.scheduler.launched(batch, draft)
             logits = self._runner.forward(batch, draft, last)
             return _Flight(batch, draft, logits, self._choose_masked(batch, draft))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from structspec.engine.batch import (
     Batch,
@@ -15,6 +16,7 @@ from structspec.engine.batch import (
     SamplerOutput,
 )
 from structspec.engine.logit_edits import collect_edits
+from structspec.engine.logprobs import StepLogprobs, find_logprob_rows
 from structspec.engine.randomness import draw_position
 from structspec.engine.synthetic import accept_some
 from structspec.engine.verifiers import Verification, Verified
@@ -52,6 +54,8 @@ class RejectionSampler:
     ) -> ReadySampled:
         """New tokens per scheduled request; none for those that are not sampled."""
         assert logits.shape[1] == self._vocab_size
+        wanted = find_logprob_rows(batch, draft)
+        logprobs = StepLogprobs(wanted, logits) if wanted is not None else None
         if (edits := collect_edits(batch, draft)) is not None:
             edits.apply(logits)
         bitmask = mask.bitmask[mask.places]
@@ -59,15 +63,25 @@ class RejectionSampler:
         if self._chances is not None:
             mask = accept_some(batch, draft, mask, self._chances)
         sampled = _sampled_requests(batch, draft, mask)
-        assert logits.shape[0] == sum(len(one.rows) for one in sampled)
+        num_rows = sum(len(one.rows) for one in sampled)
+        assert logits.shape[0] == num_rows + batch.num_prompt_rows
+        logits = logits[:num_rows]
         self._forbid_ignored_stops(logits, sampled)
+        if logprobs is not None and (rows := logprobs.processed_rows) is not None:
+            logprobs.process(logits[rows])
 
         token_ids: list[Sequence[int]] = [()] * len(batch.requests)
         num_accepted = [0] * len(batch.requests)
         for one, ids, n in zip(sampled, *self._verify(logits, sampled), strict=True):
             token_ids[one.index] = ids
             num_accepted[one.index] = n
-        return ReadySampled(SamplerOutput(token_ids, num_accepted), logits.device)
+        output = SamplerOutput(token_ids, num_accepted)
+        if logprobs is not None:
+            new = [torch.tensor(token_ids[one.index]) for one in sampled]
+            padded = pad_sequence(new, batch_first=True) if new else torch.zeros(0, 0)
+            computed = logprobs.of_tokens(padded.to(logits.device)).fetched(is_awaited=True)
+            output = computed.added_to(output)
+        return ReadySampled(output, logits.device)
 
     def _forbid_ignored_stops(self, logits: Tensor, sampled: Sequence[Verified]) -> None:
         """`ignore_eos` writes on past stop tokens; a constraint decides its own end."""

@@ -173,6 +173,8 @@ class Scheduler:
                 continue
             if request.is_streamed:
                 self._news[request] = None
+            if index in output.prompt_logprobs:
+                request.prompt_logprobs[scheduled.first_position :] = output.prompt_logprobs[index]
             if request.error is not None:
                 self._finish(request, "error", request.error)
             elif scheduled.is_stale and index not in output.diverged:
@@ -218,7 +220,11 @@ class Scheduler:
             record_draft(stats, sources, num_certain + num_accepted, num_invalid)
         if stats.first_token_s is None and new:
             stats.first_token_s = request.token_time - request.arrival_time
+        num_before = len(request.token_ids)
         reason = append_tokens(request, new, self._vocabulary)
+        if index in output.logprobs:
+            num_new = len(request.token_ids) - num_before
+            request.logprobs += output.logprobs[index][:num_new]
         if scheduled.num_preemptions == stats.num_preemptions:
             request.num_computed_tokens += num_accepted
             # filled for good are all positions but that of the last token
