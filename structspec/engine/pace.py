@@ -12,12 +12,14 @@ from structspec.engine.batch import Batch, Draft, Drafting, SamplerOutput
 
 _NUM_SETTLING = 4  # steps after a change of ways, which still show the way before
 _NUM_STEPS = 16  # of one measurement
-_FEWEST_STEPS = 4  # of one that is hopeless
-_HOPELESS = 0.6  # of the best way's tokens per second
+_FEWEST_STEPS = 4  # of one that falls behind
+_ENOUGH_REQUESTS = 64  # times steps: of fewer, drafts that hold nowhere may do so further on
+_ENOUGH_AGAIN = 8  # steps of a way that was measured before
+_BEHIND = 0.85  # of the best way's tokens per second: no more of its steps are looked at
 _NUM_OUTLIERS = 2  # slowest steps of a measurement: the machine's, not the way's
-_REST = 40.0  # a way is not tried again before so many times what its last measurement took
-_HOPELESS_REST = 400.0
-_DRAFTING_REST = 12.0  # of ways that draft otherwise: what drafts bring changes within a text
+_LOSS = 0.002  # of all time, what trying one slower way again may cost
+_DRAFTING_LOSS = 0.008  # of one that only drafts more: what drafts bring changes within a text
+_LEAST_REST = 12.0  # a way is not tried again before so many times what its last trial took
 _DOUBT = 0.9  # masks come first only where they are surely better: a hiccup decides nothing
 _WEIGHT = 0.5  # of a measurement against those before it
 
@@ -46,7 +48,8 @@ class Pace:
 
     Drawing before looking saves the masks, and gives away the steps of tokens that are refused.
 
-    The slower ways are tried once in a while, hopeless ones seldom. What was measured is remembered
+    A slower way is tried again once what its last trial has lost is a small share of the time
+    since; one that falls behind while it is tried is left at once. What was measured is remembered
     by how many requests there were, how many of them had a grammar, and whether any had a wide row,
     with which less is refused. Work that changes to and fro, or has pauses, may leave no time for a
     whole measurement: one that was broken off is gone on with, and a few steps of another kind are
@@ -59,11 +62,16 @@ class Pace:
         clock: Callable[[], float] = time.perf_counter,
         *,
         is_optimistic: bool = False,
+        is_told: bool = False,
     ) -> None:
-        """Only with `is_optimistic` may tokens be drawn without a mask."""
+        """Only with `is_optimistic` may tokens be drawn without a mask.
+
+        With `is_told` how much is guessed was said by the user, and nothing else is tried.
+        """
         self._max_share_aside = max_share_aside
         self._clock = clock
         self._is_optimistic = is_optimistic
+        self._is_told = is_told
         self._records: dict[tuple[int, _Kind], _Records] = {}  # by the bits of their number
         self._first = Way(Drafting.GUESSES, not is_optimistic)
         self._last: float | None = None  # when the last step was read, if it was just before
@@ -122,7 +130,7 @@ class Pace:
         for scheduled in batch.requests:
             request = scheduled.request
             has_matcher = request.matcher is not None
-            may_guess |= request.params.speculative
+            may_guess |= request.params.speculative and not self._is_told
             may_force |= request.params.speculative and has_matcher
             may_look_after |= has_matcher and not request.params.is_masked_first
             if may_force and may_look_after:
@@ -152,14 +160,22 @@ class Pace:
 
     def _judge(self, measured: _Measurement, ways: Sequence[Way]) -> None:
         """Go on with the way at hand, or note what it has brought and choose the next."""
-        num_counted = len(measured.seconds)
+        num_counted, known = len(measured.seconds), self._known
         if num_counted < _FEWEST_STEPS:
             return
-        seconds = max(_usual(measured.seconds) * num_counted, 1e-9)
-        rate = measured.num_tokens / seconds
-        if num_counted >= _NUM_STEPS or self._known.is_hopeless(measured.way, rate, ways):
-            self._known.note(measured.way, rate, self._worked, seconds)
-            self._begin(self._known.next(ways, self._worked))
+        usual = max(_usual(measured.seconds), 1e-9)
+        rate = measured.num_tokens / (usual * num_counted)
+        was_measured = known.knows(measured.way)
+        has_enough = num_counted * self._num_requests >= _ENOUGH_REQUESTS
+        has_enough |= was_measured and num_counted >= _ENOUGH_AGAIN
+        is_enough = has_enough and not was_measured  # a first look at all of them, then the best
+        if (
+            num_counted >= _NUM_STEPS
+            or is_enough
+            or known.is_behind(measured.way, rate, ways, has_enough=has_enough)
+        ):
+            known.note(measured.way, rate, self._worked, usual * (_NUM_SETTLING + num_counted))
+            self._begin(known.next(ways, self._worked))
 
 
 def _kind_of(batch: Batch) -> _Kind:
@@ -204,20 +220,24 @@ class _Records:
         self._tries: dict[Way, tuple[float, float]] = {}  # seconds worked at its end, and in it
 
     def note(self, way: Way, rate: float, now: float, seconds: float) -> None:
-        """Count a measurement that took so long, half against those before."""
+        """Count a trial that took so long, half against those before."""
         known = self._rates.get(way, rate)
         self._rates[way] = known + _WEIGHT * (rate - known)
         self._tries[way] = now, seconds
 
-    def is_hopeless(self, way: Way, rate: float, ways: Sequence[Way]) -> bool:
-        """Whether a way that masks at another time than the best is far behind it.
+    def knows(self, way: Way) -> bool:
+        """Whether it was measured."""
+        return way in self._rates
 
-        Of drafts a few steps, or one place of a text, say nothing.
+    def is_behind(self, way: Way, rate: float, ways: Sequence[Way], *, has_enough: bool) -> bool:
+        """Whether a way is so far behind the best that no more of it need be seen.
+
+        Of other drafts too few steps, or one place of a text, say nothing.
         """
-        best = self.best(ways)
-        if best is None or way.masks_first == best.masks_first:
+        best = self.best([other for other in ways if other != way])
+        if best is None or not (has_enough or way.drafting == best.drafting):
             return False
-        return rate < _HOPELESS * self._rates[best]
+        return rate < _BEHIND * self._rates[best]
 
     def best(self, ways: Sequence[Way]) -> Way | None:
         """The fastest that was measured, if any was."""
@@ -228,17 +248,24 @@ class _Records:
         return self._rates[way] * (_DOUBT if way.masks_first else 1)
 
     def next(self, ways: Sequence[Way], now: float) -> Way:
-        """One never measured, else one whose time has come, else the best."""
-        for way in ways:
-            if way not in self._rates:
-                return way
+        """One never measured that is like the best, else one whose time has come, else the best."""
         best = self.best(ways)
-        assert best is not None
+        if best is None:
+            return ways[0]
+        unknown = [way for way in ways if way not in self._rates]
+        for way in unknown:  # how to draft is settled first, then when to mask
+            if way.masks_first == best.masks_first:
+                return way
+        for way in unknown:
+            if way.drafting == best.drafting:
+                return way
         return next((way for way in ways if way != best and self._is_due(way, best, now)), best)
 
     def _is_due(self, way: Way, best: Way, now: float) -> bool:
+        if way not in self._rates:
+            return False
         ended, seconds = self._tries[way]
-        rest = _REST if way.drafting == best.drafting else _DRAFTING_REST
-        if self.is_hopeless(way, self._rates[way], [best]):
-            rest = _HOPELESS_REST
-        return now >= ended + rest * seconds
+        drafts_more = way.drafting > best.drafting and way.masks_first == best.masks_first
+        allowed = _DRAFTING_LOSS if drafts_more else _LOSS
+        lost = seconds * (1 - self._rates[way] / self._rates[best])
+        return now >= ended + max(_LEAST_REST * seconds, lost / allowed)
