@@ -27,6 +27,7 @@ from structspec.engine.block_manager import BlockManager
 from structspec.engine.engine import Engine
 from structspec.engine.scheduler import Scheduler
 from structspec.grammars.base import CompiledGrammar
+from structspec.limits import Limiter
 from structspec.masking import Masker
 from structspec.models import LoadedModel, load_model
 from structspec.request import Request, SamplingParams
@@ -74,7 +75,7 @@ def configs(draw: st.DrawFn) -> EngineConfig:
     ).resolved("cpu")
 
 
-def make_requests(source: random.Random, grammars: Grammars) -> list[Request]:
+def make_requests(source: random.Random, grammars: Grammars, limiter: Limiter) -> list[Request]:
     beginning = [source.randrange(256) for _ in range(30)]
     requests = []
     for index in range(source.randint(2, 6)):
@@ -82,8 +83,11 @@ def make_requests(source: random.Random, grammars: Grammars) -> list[Request]:
         prompt += [source.randrange(256) for _ in range(source.choice([0, 1, 33]))]
         max_tokens = min(source.choice([1, 20, MAX_LEN]), MAX_LEN - len(prompt))
         stop = source.choice([(), (), ("a", "bb")])
-        params = SamplingParams(ignore_eos=source.random() < 0.7, stop=stop)
-        requests.append(Request(index, prompt, params, max_tokens, source.choice(grammars)))
+        limits = source.choice([{}, {}, {"min_tokens": 9, "stop_token_ids": (7, 120)}])
+        params = SamplingParams(ignore_eos=source.random() < 0.7, stop=stop, **limits)
+        grammar = source.choice(grammars)
+        wrappers = limiter.limit(params, is_constrained=grammar is not None)
+        requests.append(Request(index, prompt, params, max_tokens, grammar, wrappers))
     return requests
 
 
@@ -165,7 +169,8 @@ def test_any_engine_writes_what_the_plain_one_writes(
     share: float,
     fails: bool,
 ) -> None:
-    expected, actual = (make_requests(random.Random(seed), grammars) for _ in range(2))
+    limiter = Limiter(loaded.tokenizer.vocabulary)
+    expected, actual = (make_requests(random.Random(seed), grammars, limiter) for _ in range(2))
     run(loaded, config, expected)
     run(loaded, config, actual, share=share, faults=random.Random(seed) if fails else None)
     for one, other in zip(actual, expected, strict=True):

@@ -19,6 +19,7 @@ from structspec.engine.model_runner import known_token_ids
 from structspec.engine.pace import Pace
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.scheduler import Scheduler
+from structspec.limits import Limiter
 from structspec.request import Request, SamplingParams
 from structspec.vocabulary import Vocabulary
 
@@ -26,6 +27,8 @@ STOP = 4
 VOCABULARY = Vocabulary(
     (b"a", b"b", b"c", b"ab", None), (STOP,), lambda text: ["abc".index(c) for c in text]
 )
+
+LIMITER = Limiter(VOCABULARY)
 
 Conditional = Callable[[tuple[int, ...]], Sequence[float]]  # context -> logits over 5 tokens
 
@@ -167,6 +170,7 @@ class ToyEngine:
         request = Request(
             self._num_requests, list(prompt), sampling, sampling.max_tokens or 16, compiled
         )
+        request.wrappers = LIMITER.limit(sampling, is_constrained=compiled is not None)
         self._num_requests += 1
         self.scheduler.add(request)
         return request
