@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from structspec.reasoning_boundary import (
-    BEFORE,
-    ENDED,
-    REASONING,
-    Boundary,
-    State,
-    to_symbols,
-)
+from structspec.reasoning_boundary import BEFORE, ENDED, REASONING, Boundary, State
+from structspec.reasoning_symbols import to_symbols
 from structspec.vocabulary import Vocabulary
 
 

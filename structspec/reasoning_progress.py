@@ -12,8 +12,8 @@ from structspec.reasoning_boundary import (
     REASONING,
     Boundary,
     State,
-    Symbols,
 )
+from structspec.reasoning_symbols import Symbols
 
 
 class ReasoningProgress:
