@@ -182,6 +182,7 @@ class RequestStats:
     num_drafted: int = 0  # tokens
     num_accepted: int = 0  # of them
     num_invalid: int = 0  # of them, from the first on that the grammar forbids
+    num_let_pass: int = 0  # accepted ones that the target did not write: see engine/fly.py
     drafted_by_source: dict[str, int] = field(default_factory=dict)  # forced, ngram, …
     accepted_by_source: dict[str, int] = field(default_factory=dict)
     draft_lengths: list[int] = field(default_factory=list)  # how many drafts had 0, 1, 2 … tokens

@@ -124,11 +124,12 @@ class Verification:
     ) -> _Tokens:
         """Drafts that equal the target's own tokens; `probs` are those of some of the rows."""
         drafts, cu_num_drafts, num_valid, max_num_drafts = _layout(group, targets.device)
+        passes = None
         if self._fly is not None:
             rows = _draft_rows(group, targets.device)
-            passes = self._let_pass(self._fly, drafts == targets[rows], drafts, group, probs)
+            passes = _let_pass(self._fly, drafts == targets[rows], drafts, group, probs)
             targets[rows] = torch.where(passes, drafts, targets[rows])
-        return verify_greedy(
+        token_ids, num_accepted = verify_greedy(
             targets,
             drafts,
             cu_num_drafts,
@@ -136,6 +137,8 @@ class Verification:
             max_num_drafts,
             accepts_valid=self._accepts_valid,
         )
+        _count_passes(passes, num_accepted, group)
+        return token_ids, num_accepted
 
     def _verify_probabilistic(self, logits: Tensor, group: Sequence[Verified]) -> _Tokens:
         device = logits.device
@@ -145,12 +148,13 @@ class Verification:
         accept = _float64(
             [u for one in group for u in _uniforms(one, ACCEPT, len(one.draft_token_ids))], device
         )
+        passes = None
         if self._fly is not None:
             p_d = p[_draft_rows(group, device), drafts].double()
             is_accepted = accept * q.gather(1, drafts[:, None])[:, 0].double() < p_d
-            passes = self._let_pass(self._fly, is_accepted, drafts, group, lambda some: p[some])
+            passes = _let_pass(self._fly, is_accepted, drafts, group, lambda some: p[some])
             accept[passes] = 0
-        return self._judge(
+        token_ids, num_accepted = self._judge(
             p,
             drafts,
             q,
@@ -162,28 +166,40 @@ class Verification:
             _float64([u for one in group for u in _uniforms(one, DRAW, 1)], device),
             max_num_drafts,
         )
+        _count_passes(passes, num_accepted, group)
+        return token_ids, num_accepted
 
-    @staticmethod
-    def _let_pass(
-        fly: Fly,
-        is_accepted: Tensor,  # [num_drafts] bool
-        draft_token_ids: Tensor,
-        group: Sequence[Verified],
-        probs: Callable[[Tensor], Tensor],
-    ) -> Tensor:
-        """Which drafts pass though they are rejected, [num_drafts] bool."""
-        flags, first = is_accepted.tolist(), 0
-        found: list[int] = []
-        for one in group:
-            end = first + len(one.draft_token_ids)
-            found += [first + place for place in fly.find(flags[first:end], one.num_valid)]
-            first = end
-        passes = torch.zeros_like(is_accepted)
-        if found:
-            some = torch.tensor(found, device=passes.device)
-            rows = _draft_rows(group, passes.device)[some]
-            passes[some] = fly.is_unsure(probs(rows), draft_token_ids[some])
-        return passes
+
+def _let_pass(
+    fly: Fly,
+    is_accepted: Tensor,  # [num_drafts] bool
+    draft_token_ids: Tensor,
+    group: Sequence[Verified],
+    probs: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Which drafts pass though they are rejected, [num_drafts] bool."""
+    flags, first = is_accepted.tolist(), 0
+    found: list[int] = []
+    for one in group:
+        end = first + len(one.draft_token_ids)
+        found += [first + place for place in fly.find(flags[first:end], one.num_valid)]
+        first = end
+    passes = torch.zeros_like(is_accepted)
+    if found:
+        some = torch.tensor(found, device=passes.device)
+        rows = _draft_rows(group, passes.device)[some]
+        passes[some] = fly.is_unsure(probs(rows), draft_token_ids[some])
+    return passes
+
+
+def _count_passes(passes: Tensor | None, num_accepted: Tensor, group: Sequence[Verified]) -> None:
+    """Tell the requests' statistics; drafts behind the last accepted one do not count."""
+    if passes is None:
+        return
+    flags, first = passes.tolist(), 0
+    for one, count in zip(group, num_accepted.tolist(), strict=True):
+        one.request.stats.num_let_pass += sum(flags[first : first + count])
+        first += len(one.draft_token_ids)
 
 
 def _chunks(

@@ -284,6 +284,17 @@ def test_behind_a_draft_that_passed_another_may():
     assert output.num_accepted == [4]
 
 
+def test_what_passed_is_counted_as_far_as_it_stands():
+    """Of three wrong drafts with a right one behind each, the target is sure about the second."""
+    request = Request(0, [0], SamplingParams(), 16)
+    batch = Batch([ScheduledRequest(request, 1, 6, True)])
+    logits = torch.tensor([UNSURE, SURE, SURE, SURE, UNSURE, SURE, SURE])
+    sampler = plain(config("fly", 6, fly_window_size=1))
+    draft = guessed([[2, 1, 2, 1, 2, 1]])
+    output = sampler(logits, batch, draft, make_mask(7, range(5), [6])).read()
+    assert (output.num_accepted, request.stats.num_let_pass) == ([2], 1)
+
+
 @pytest.mark.parametrize(("threshold", "passes"), [(1.09, True), (1.11, False)])
 def test_the_entropy_of_the_three_best_is_in_nats(threshold, passes):
     """Of three equals, all there is: ln 3 = 1.0986…"""
