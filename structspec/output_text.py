@@ -22,17 +22,22 @@ class OutputText:
         self.is_stopped = False
         self.stop_string: str | None = None
 
-    def append(self, data: bytes) -> bool:
-        """Add a token's bytes; True once a stop string is there, which cuts the text before it."""
+    def append(self, data: bytes, *, may_stop: bool = True) -> bool:
+        """Add a token's bytes; True once a stop string is there, which cuts the text before it.
+
+        One that is complete without `may_stop` is text like any other.
+        """
         assert not self.is_stopped
-        if not self._stops:
-            self._data += data
+        num_before = len(self._data)
+        self._data += data
+        if not (self._stops and may_stop):
             return False
         # A stop string may begin in earlier tokens, but not so early that it was already complete.
-        longest = max((len(stop) for stop in self._stops), default=0)
-        start = max(0, len(self._data) - longest + 1)
-        self._data += data
-        found = [(self._data.find(stop, start), stop) for stop in self._stops]
+        starts = [max(0, num_before - len(stop) + 1) for stop in self._stops]
+        found = [
+            (self._data.find(stop, start), stop)
+            for stop, start in zip(self._stops, starts, strict=True)
+        ]
         # The one that is complete first, so that it does not matter how tokens chop the text.
         hits = [(position + len(stop), position, stop) for position, stop in found if position >= 0]
         if hits:

@@ -41,9 +41,10 @@ class SamplingParams:
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `max_tokens` None is what
     is left of the context, at most 1,024. `stop` strings end the text and are not part of it.
 
-    Only `allowed_token_ids` may be written, and no text that contains one of the `bad_words`. The
-    text has `min_tokens` at least, and ends at `stop_token_ids` too. A constraint says where it may
-    end, whatever ends it; of free text only allowed tokens do (`structspec.limits`).
+    Only `allowed_token_ids` may be written, and no text that contains one of the `bad_words`. Before
+    `min_tokens` neither a stop token nor a `stop` string ends the text; `stop_token_ids` end it as
+    the model's own do. A constraint says where its text may end, whatever token ends it; free text
+    ends with allowed tokens only (`structspec.limits`).
 
     `logit_bias` is added to the logits of tokens by id. Penalties are off at 0, the one on
     repetition at 1: that one is about tokens of prompt and output, the others of the output alone.
@@ -324,7 +325,7 @@ class Request:
         """Add the text of a token; True once a stop string is in the answer, which ends it."""
         if self.reasoning is not None:
             data = self.reasoning.take(token_id, data)
-        return self.text.append(data)
+        return self.text.append(data, may_stop=self.num_output_tokens > self.params.min_tokens)
 
     def end_text(self) -> None:
         """Note that nothing more will be written."""

@@ -63,3 +63,21 @@ def test_bytes_that_are_not_utf8_become_replacement_characters():
     text = OutputText()
     text.append(b"a\xffb")
     assert text.take() + text.take_rest() == "a�b"
+
+
+def test_a_stop_string_that_comes_too_early_is_text_and_the_next_one_ends_it():
+    text = OutputText(["aa", "END"])
+    for chunk in (b"a", b"ab END"):
+        assert not text.append(chunk, may_stop=False)
+    assert text.take() + text.take_rest() == "aab END"
+    assert not text.append(b" b")
+    assert text.append(b"caa")
+    assert (text.text, text.stop_string) == ("aab END bc", "aa")
+
+
+def test_a_stop_string_that_is_complete_in_time_may_have_begun_too_early():
+    text = OutputText(["END"])
+    assert not text.append(b"one EN", may_stop=False)
+    assert text.take() == "one "
+    assert text.append(b"D")
+    assert text.take_rest() == "" and text.text == "one "

@@ -175,3 +175,18 @@ def test_a_text_that_limits_leave_no_way_out_of_ends_with_an_error_that_names_th
     assert "bad_words leave no token that may follow the first" in str(lost.error)
     assert lost.output_token_ids in ([], [A], [A, B], [AB])
     assert other.error is None and other.num_output_tokens == 9
+
+
+def test_stop_strings_do_not_end_a_text_of_fewer_than_min_tokens() -> None:
+    toy = make_engine(RandomDrafter(3))
+    texts = ("abcab",)
+    for min_tokens, text in ((0, "a"), (1, "a"), (2, "abca"), (4, "abca")):
+        request = toy.add(
+            PROMPT,
+            stop=("b",),
+            min_tokens=min_tokens,
+            allowed_token_ids=(A, B, C, STOP),
+            compiled=ready(ToyGrammar(texts)),
+        )
+        toy.run([request])
+        assert (request.text.text, request.finish_reason) == (text, "stop")
