@@ -27,7 +27,7 @@ from structspec.kernels.verify_greedy import verify_greedy
 from structspec.request import Request
 from structspec.speculative_config import SpeculativeConfig
 
-_MAX_PROBS = 2**26  # float32 of the target held at once, 256 MiB, or one request's if that is more
+_MAX_PROBS = 2**25  # float32 of the target held at once, 128 MiB, or one request's if that is more
 
 
 @dataclass(frozen=True, slots=True)

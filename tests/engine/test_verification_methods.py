@@ -145,6 +145,40 @@ def test_parts_of_any_size_give_the_same_tokens(monkeypatch):
         assert write() == whole and sizes == expected
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("has_probs", [False, True])
+@pytest.mark.parametrize("method", ["standard", "block", "fly"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
+def test_half_precision_logits_are_verified_as_their_float32_values(
+    dtype, method, has_probs, temperature
+):
+    generator = torch.Generator().manual_seed(5)
+    logits = (3 * torch.randn(80, VOCAB_SIZE, generator=generator)).to(dtype)
+    drafts = logits.view(20, 4, VOCAB_SIZE)[:, :3].argmax(-1).tolist()
+    q = torch.full((3, VOCAB_SIZE), 1 / VOCAB_SIZE)
+    half, single = (
+        run(
+            plain(config(method)),
+            values,
+            drafts,
+            [3] * 20,
+            params=SamplingParams(temperature=temperature),
+            probs=[q if has_probs else None] * 20,
+            allowed=[0, 1, 2],
+        )
+        for values in (logits, logits.float())
+    )
+    assert half == single and 0 < sum(half.num_accepted) <= 60
+
+
+@pytest.mark.parametrize("method", ["standard", "block", "fly"])
+def test_greedy_drafts_are_verified_without_a_random_number(method, monkeypatch):
+    monkeypatch.delattr(verifiers, "uniforms")
+    q = torch.full((3, VOCAB_SIZE), 0.2)
+    rows = torch.eye(VOCAB_SIZE)[[1, 2, 3, 0]] * 9
+    assert run(plain(config(method)), rows, [[1, 2, 0]], [3], probs=[q]).token_ids == [[1, 2, 3]]
+
+
 # synthetic
 
 
