@@ -341,6 +341,13 @@ class Request:
         return self.token_ids[max(self.num_prompt_tokens, len(self.token_ids) - limit) :]
 
     @property
+    def needs_prompt_rows(self) -> bool:
+        """Whether logits are wanted of its prompt: all of it is computed, whatever is cached."""
+        if self.params.prompt_logprobs is None:
+            return False
+        return len(self.prompt_logprobs) < self.num_prompt_tokens - 1
+
+    @property
     def num_output_tokens(self) -> int:
         """How many tokens were written so far."""
         return len(self.token_ids) - self.num_prompt_tokens

@@ -10,7 +10,7 @@ from structspec.checks import check_integers
 from structspec.errors import InvalidRequest
 from structspec.speculative_config import DRAFTER_NAMES, SpeculativeConfig
 
-_KNOWN = (*DRAFTER_NAMES, "custom_class")
+_KNOWN = (*DRAFTER_NAMES, "ngram_gpu", "custom_class")
 
 
 @dataclass(frozen=True, slots=True)

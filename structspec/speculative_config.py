@@ -12,17 +12,19 @@ from structspec.checks import check_integers, check_numbers
 from structspec.errors import InvalidRequest
 from structspec.verification import RejectionSampleMethod, check_verification
 
-Method = Literal["hybrid", "forced", "prediction", "suffix", "ngram", "custom_class", "none"]
+Method = Literal[
+    "hybrid", "forced", "prediction", "suffix", "ngram", "ngram_gpu", "custom_class", "none"
+]
 DRAFTER_NAMES = ("forced", "prediction", "suffix", "ngram")  # the surest first
 METHODS: tuple[Method, ...] = get_args(Method)
 
 _DEFAULT_NUM_TOKENS = 15  # with the bonus row 16 rows, as cheap on a CPU as one
-_NOT_YET = ("ngram_gpu", "draft_model", "eagle", "eagle3", "medusa", "mtp", "dflash", "dspark")
+_NOT_YET = ("draft_model", "eagle", "eagle3", "medusa", "mtp", "dflash", "dspark")
 _DOTTED_PATH = re.compile(r"([^\W\d]\w*\.)+[^\W\d]\w*")
 # by the beginning of its name: the methods that a setting means something to, inferred from it
 _METHODS_OF: dict[str, tuple[Method, ...]] = {
     "model": ("custom_class",),
-    "prompt_lookup_": ("ngram", "hybrid", "custom_class"),
+    "prompt_lookup_": ("ngram", "ngram_gpu", "hybrid", "custom_class"),
     "suffix_decoding_": ("suffix", "hybrid", "custom_class"),
     "max_guess_rows": ("hybrid", "custom_class"),
 }

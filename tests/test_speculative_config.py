@@ -44,7 +44,7 @@ def test_the_method_follows_from_what_is_given(settings, method):
         ({"suffix_decoding_min_token_prob": 2}, "suffix_decoding_min_token_prob"),
         ({"suffix_decoding_min_token_prob": float("nan")}, "suffix_decoding_min_token_prob"),
         ({"method": "oracle"}, "method must be one of hybrid, .*, not 'oracle'"),
-        ({"method": "ngram_gpu"}, "'ngram_gpu' is not there yet"),
+        ({"method": "medusa"}, "'medusa' is not there yet"),
         ({"method": "eagle3"}, "'eagle3' is not there yet"),
         ({"model": "meta-llama/Llama-3.2-1B"}, "models that draft are not there yet"),
         ({"model": "NoModule"}, "dotted path"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from structspec.engine.batch import Batch, Draft, ScheduledRequest
+from structspec.engine.batch import Batch, Draft, ScheduledRequest, guessed
 
 
 class Drafter(Protocol):
@@ -26,3 +28,20 @@ def count_slots(scheduled: ScheduledRequest) -> int:
         return 0
     wanted = params.speculation.num_speculative_tokens
     return scheduled.num_draft_slots if wanted is None else min(wanted, scheduled.num_draft_slots)
+
+
+def count_hopeful(batch: Batch) -> int:
+    """How many requests something may be looked up for once their last token is known."""
+    return sum(
+        scheduled.is_sampled and scheduled.allows_guesses and scheduled.request.params.speculative
+        for scheduled in batch.requests
+    )
+
+
+def looked_up(token_ids: Sequence[Sequence[int]], hopeful: Batch) -> Draft:
+    """Guesses of a drafter that may have more for some requests once their last token is known.
+
+    Without saying so a step that nobody guesses in would be followed by one planned before it is
+    read, and so on: nobody would ever guess again.
+    """
+    return replace(guessed(token_ids), num_hopeful=count_hopeful(hopeful))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from structspec.drafters.base import count_slots
+from structspec.drafters.base import count_slots, looked_up
 from structspec.drafters.token_index import Ask, TokenIndex
-from structspec.engine.batch import Batch, Draft, guessed
+from structspec.engine.batch import Batch, Draft
 from structspec.request import Request
 from structspec.speculative_config import SpeculativeConfig
 
@@ -33,7 +33,7 @@ class NgramDrafter:
                 asks.append(self._ask(scheduled.request, (), limit, self._shortest))
         for place, draft in zip(places, self._index.draft(asks), strict=True):
             drafts[place] = draft
-        return guessed(drafts)
+        return looked_up(drafts, batch)
 
     def continue_from(
         self, request: Request, draft: Sequence[int], limit: int, *, min_match: int = 1

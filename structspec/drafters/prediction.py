@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from structspec.drafters.base import count_slots
+from structspec.drafters.base import count_slots, looked_up
 from structspec.drafters.suffix_automaton import NEXT_PLACE, NONE, ROOT, Int32s, followed, walk
 from structspec.drafters.suffix_tree import SuffixSettings, SuffixTree
-from structspec.engine.batch import Batch, Draft, guessed
+from structspec.engine.batch import Batch, Draft
 from structspec.kernels.compiled import compiled_in_order
 from structspec.request import Request
 
@@ -34,7 +34,7 @@ class PredictionDrafter:
     """Drafts how a request's prediction goes on behind what it has written.
 
     `prediction_of` gives a request's predicted output tokens, None where there are none (`.get` of
-    a dict by request does); it is asked once. A token costs constant time.
+    a dict by request does), the same whenever it is asked. A token costs constant time.
     """
 
     def __init__(self, prediction_of: Callable[[Request], Sequence[int] | None]) -> None:
@@ -51,7 +51,8 @@ class PredictionDrafter:
             else []
             for scheduled in batch.requests
         ]
-        return guessed(drafts)
+        predicted = [one for one in batch.requests if self._prediction_of(one.request)]
+        return looked_up(drafts, Batch(predicted))
 
     def forget_finished(self) -> None:
         """Let go of requests that are finished; to be called in every step."""

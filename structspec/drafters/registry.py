@@ -6,10 +6,13 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from structspec.drafters.base import Drafter
 from structspec.drafters.forced import ForcedDrafter
 from structspec.drafters.hybrid import HybridDrafter
 from structspec.drafters.ngram import NgramDrafter
+from structspec.drafters.ngram_gpu import NgramGpuDrafter
 from structspec.drafters.prediction import PredictionDrafter
 from structspec.drafters.suffix import make_suffix
 from structspec.engine.batch import Batch, Draft, no_draft
@@ -34,6 +37,8 @@ def make_drafter(
     """The drafter that `config` describes; raises InvalidRequest for a class that is none."""
     if config.resolved_method == "hybrid":
         return HybridDrafter(vocabulary, config, device_type)
+    if config.resolved_method == "ngram_gpu":
+        return NgramGpuDrafter(config, torch.device(device_type))
     return _MAKERS[config.resolved_method](vocabulary, config)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from structspec.drafters.base import count_slots
+from structspec.drafters.base import count_slots, looked_up
 from structspec.drafters.suffix_responses import ResponseMemory
 from structspec.drafters.suffix_tree import NO_GUESS, SuffixSettings, SuffixTree
-from structspec.engine.batch import Batch, Draft, guessed
+from structspec.engine.batch import Batch, Draft
 from structspec.request import Request
 from structspec.speculative_config import SpeculativeConfig
 
@@ -55,7 +55,7 @@ class SuffixDrafter:
             else []
             for scheduled in batch.requests
         ]
-        return guessed(drafts)
+        return looked_up(drafts, batch)
 
     def observe(self, batch: Batch) -> None:
         """Remember what finished requests wrote, and forget them; to be called in every step."""

@@ -9,12 +9,12 @@ Each request has a row. Tokens that are only drafted stand behind the known ones
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from structspec.drafters.request_rows import RequestRows
 from structspec.kernels.compiled import compiled_in_order
 from structspec.request import Request
 
@@ -46,15 +46,6 @@ class Ask(NamedTuple):
     max_match: int
 
 
-@dataclass(slots=True)
-class _Row:
-    """Where a request's tokens are, and how many."""
-
-    request: Request
-    index: int
-    num_known: int = 0
-
-
 class TokenIndex:
     """Finds the longest earlier match of the last tokens, for many requests in one call.
 
@@ -64,8 +55,7 @@ class TokenIndex:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[int, _Row] = {}
-        self._free: list[int] = []
+        self._rows = RequestRows()
         self._tokens: TokenArray = np.empty((0, _MIN_WIDTH), np.int32)
         self._earlier: TokenArray = np.empty((0, 2, _MIN_WIDTH), np.int32)
         self._heads: TokenArray = np.empty((0, 2, _MIN_WIDTH), np.int32)
@@ -80,13 +70,11 @@ class TokenIndex:
 
     def forget_finished(self) -> None:
         """Free the rows of finished requests; to be called in every step."""
-        for key in [key for key, row in self._rows.items() if row.request.is_finished]:
-            self._free.append(self._rows.pop(key).index)
+        self._rows.forget_finished()
 
     def num_known(self, request: Request) -> int:
         """How many of its tokens are known."""
-        row = self._rows.get(request.request_id)
-        return 0 if row is None else row.num_known
+        return self._rows.num_known(request)
 
     def draft(self, asks: Sequence[Ask]) -> list[list[int]]:
         """What followed each match."""
@@ -110,7 +98,9 @@ class TokenIndex:
         rows = []
         width = 0
         for request, new, draft, limit, min_match, max_match in asks:
-            row = self._row_of(request)
+            row = self._rows.of(request)
+            if row.num_known == 0 and row.index < len(self._states):
+                self._states[row.index] = 0  # another request's were there
             row.num_known += len(new)
             width = max(width, row.num_known + len(draft))
             place = row.index, len(token_ids), len(new), len(draft)
@@ -129,19 +119,10 @@ class TokenIndex:
         _answer_all(*arrays, asks, token_ids, copied)
         return copied
 
-    def _row_of(self, request: Request) -> _Row:
-        row = self._rows.get(request.request_id)
-        if row is None:
-            index = self._free.pop() if self._free else len(self._rows)
-            if index < len(self._states):
-                self._states[index] = 0
-            row = self._rows[request.request_id] = _Row(request, index)
-        return row
-
     def _make_room(self, width: int) -> None:
         """Rows for all requests, each for so many tokens; what they hold is kept."""
         num_rows, old_width = self._tokens.shape
-        num_used = len(self._rows) + len(self._free)
+        num_used = self._rows.num_used
         if num_used <= num_rows and width <= old_width:
             return
         while old_width < width:

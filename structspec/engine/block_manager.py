@@ -40,7 +40,7 @@ class BlockManager:
         At least one token is left to be computed: its logits are needed.
         """
         assert not request.block_table
-        if self._keeps_prefixes:
+        if self._keeps_prefixes and not request.needs_prompt_rows:
             for digest in self._digests_of(request, len(request.token_ids) - 1):
                 block_id = self._blocks.get(digest)
                 if block_id is None:

@@ -137,7 +137,7 @@ class DeviceRunner:
         """What is sampled from, [fit_logits(num_rows), …]: 1 + guesses rows per sampled request.
 
         Of a network in two parts these are `hidden` states, of another logits. They stand in the
-        batch's order; rows behind them are noise. Keys and values of all computed tokens and drafts
+        batch's order, behind them those of prompts; rows behind these are noise. Keys and values of all computed tokens and drafts
         are written at their positions: block tables must have room for them.
         """
         assert last_token_ids is None or last_token_ids is self._last_token_ids
@@ -252,6 +252,8 @@ class DeviceRunner:
         fill_padded(host["token_ids"], np.array(_token_ids(batch, draft), np.int64), 0)
         fill_padded(host["last_indices"], lasts, -1)
         rows = _logits_rows(batch, draft, ends)
+        if batch.num_prompt_rows:
+            rows = np.append(rows, _prompt_rows(batch, ends - counts))
         fill_padded(host["logits_rows"], rows, 0)
         return len(rows)
 
@@ -323,6 +325,14 @@ def _logits_rows(batch: Batch, draft: Draft, ends: NDArray[np.int64]) -> NDArray
     for end, sampled, guesses in zip(ends.tolist(), is_sampled, draft.guesses, strict=True):
         if sampled:
             rows += range(end - len(guesses) - 1, end)
+    return np.array(rows, np.int64)
+
+
+def _prompt_rows(batch: Batch, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of prompts that logprobs are asked for."""
+    rows: list[int] = []
+    for start, scheduled in zip(starts.tolist(), batch.requests, strict=True):
+        rows += range(start, start + scheduled.num_prompt_rows)
     return np.array(rows, np.int64)
 
 

@@ -19,6 +19,20 @@ class Share(NamedTuple):
     is_sampled: bool
 
 
+def count_prompt_rows(shares: Sequence[Share]) -> Sequence[int]:
+    """How many tokens of each have rows for prompt_logprobs: all before the prompt's last."""
+    if all(share.request.params.prompt_logprobs is None for share in shares):
+        return [0] * len(shares)
+    return [_count_prompt_rows(share.request, share.num_tokens) for share in shares]
+
+
+def _count_prompt_rows(request: Request, num_tokens: int) -> int:
+    if not request.needs_prompt_rows:
+        return 0
+    num_left = request.num_prompt_tokens - 1 - request.num_computed_tokens
+    return max(0, min(num_tokens, num_left))
+
+
 class DraftSlots:
     """Shares out what a step has left for drafts; they only get what nobody else needs."""
 
@@ -32,9 +46,10 @@ class DraftSlots:
     def share_out(self, shares: Sequence[Share], budget: int, drafting: Drafting) -> Batch:
         """The step, its drafts' blocks reserved; `budget` is what it may still compute."""
         num_sampled = sum(share.is_sampled for share in shares)
+        prompt_rows = count_prompt_rows(shares)
         per_request = min(
             self._config.speculative.num_speculative_tokens,
-            self._config.max_num_draft_tokens // max(num_sampled, 1),
+            max(0, self._config.max_num_draft_tokens - sum(prompt_rows)) // max(num_sampled, 1),
         )
         scheduled = []
         for request, num_tokens, is_sampled in shares:
@@ -55,7 +70,12 @@ class DraftSlots:
                     request.num_divergences,
                 )
             )
-        return Batch(scheduled)
+        if num_prompt_rows := sum(prompt_rows):
+            scheduled = [
+                one._replace(num_prompt_rows=num_rows)
+                for one, num_rows in zip(scheduled, prompt_rows, strict=True)
+            ]
+        return Batch(scheduled, num_prompt_rows)
 
     def _reserve(self, request: Request, limit: int) -> int:
         """Blocks for drafts, as many as fit; +1: the token that follows them needs no slot yet."""

@@ -124,7 +124,7 @@ class StepLogprobs:
         self._scores[self._places["processed"]] = logits.float()
 
     def of_tokens(self, token_ids: Tensor) -> DeviceLogprobs:
-        """The result; `token_ids` [num_sampled, …] int64 are all new tokens, padded with anything."""
+        """The result, of all new tokens [num_sampled, …] int64, padded with anything."""
         places = self._places
         if len(token_ids):
             offsets = places["offsets"].clamp(max=token_ids.shape[1] - 1)

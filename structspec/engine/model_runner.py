@@ -38,6 +38,7 @@ class ModelRunner:
     def forward(self, batch: Batch, draft: Draft, last_token_ids: Tensor | None = None) -> Tensor:
         """Float32 logits [num_rows, vocab_size]: 1 + guesses rows per sampled request, in order.
 
+        Behind them stand the rows of prompts that logprobs are asked for.
         Keys and values of all computed tokens and drafts are written at their positions, from
         `first_position` on; the request's block table must have room for them.
         """
@@ -71,6 +72,7 @@ def flatten(
     positions: list[int] = []
     slot_mapping: list[int] = []
     logits_rows: list[int] = []
+    prompt_rows: list[int] = []
     cu_seqlens_q, context_lens = [0], []
     for scheduled, draft_ids, num_certain in zip(
         batch.requests, draft.token_ids, draft.num_certain, strict=True
@@ -78,6 +80,7 @@ def flatten(
         request, first = scheduled.request, scheduled.first_position
         known = known_token_ids(scheduled, last_token_ids)
         context = first + len(known) + len(draft_ids)
+        prompt_rows += range(len(token_ids), len(token_ids) + scheduled.num_prompt_rows)
         token_ids += [*known, *draft_ids]
         positions += range(first, context)
         table = request.block_table
@@ -93,6 +96,7 @@ def flatten(
         else:
             assert not draft_ids
     num_padding = max(0, MIN_ROWS - len(token_ids))
+    logits_rows += prompt_rows
     num_logits_rows = len(logits_rows)
     logits_rows += [0] * max(0, MIN_ROWS - num_logits_rows)
     metadata = AttentionMetadata(

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 from structspec.config import EngineConfig
 from structspec.engine.batch import Batch, Draft, Drafting, Parked, SamplerOutput, ScheduledRequest
 from structspec.engine.block_manager import BlockManager
-from structspec.engine.draft_slots import DraftSlots, Share
+from structspec.engine.draft_slots import DraftSlots, Share, count_prompt_rows
 from structspec.engine.memory_pressure import MemoryPressure
 from structspec.engine.progress import append_tokens, record_draft
 from structspec.errors import Cancelled, EngineError, StructspecError
@@ -104,6 +104,8 @@ class Scheduler:
             # An earlier request of this loop may have preempted this one.
             if request.status is RequestStatus.RUNNING and budget > 0:
                 num_tokens = min(self._num_wanted(request), budget)
+                if num_tokens > 1:
+                    num_tokens = self._fit_rows(request, num_tokens, shares)
                 if num_tokens > 0 and self._reserve(request, num_tokens):
                     shares.append(Share(request, num_tokens, _is_sampled(request, num_tokens)))
                     budget -= num_tokens
@@ -174,7 +176,8 @@ class Scheduler:
             if request.is_streamed:
                 self._news[request] = None
             if index in output.prompt_logprobs:
-                request.prompt_logprobs[scheduled.first_position :] = output.prompt_logprobs[index]
+                told, first = output.prompt_logprobs[index], scheduled.first_position
+                request.prompt_logprobs[first : first + len(told)] = told
             if request.error is not None:
                 self._finish(request, "error", request.error)
             elif scheduled.is_stale and index not in output.diverged:
@@ -274,6 +277,16 @@ class Scheduler:
         # they come for free with it: else the grammar, once ready, would wait for their step.
         return num_missing - 1 if num_missing > self._num_free_tokens else 0
 
+    def _fit_rows(self, request: Request, num_tokens: int, shares: Sequence[Share]) -> int:
+        """So many of a request's tokens as there is room for rows, for prompt_logprobs.
+
+        They take the place of rows of drafts, at least one of them that of a sampled row.
+        """
+        if not request.needs_prompt_rows:
+            return num_tokens
+        num_rows = sum(count_prompt_rows(shares))
+        return min(num_tokens, max(1, self._config.max_num_draft_tokens - num_rows))
+
     def _reserve(self, request: Request, num_tokens: int) -> bool:
         """Blocks for `num_tokens` more, preempting newer requests; False if itself had to go."""
         needed = request.num_computed_tokens + num_tokens
@@ -304,6 +317,8 @@ class Scheduler:
                 break  # preempted while a step ran: what it brings is part of what to compute
             num_cached = request.num_computed_tokens = self._block_manager.reuse(request)
             num_tokens = min(self._num_wanted(request), budget)
+            if num_tokens > 1:
+                num_tokens = self._fit_rows(request, num_tokens, shares)
             if not self._block_manager.allocate(request, num_cached + num_tokens):
                 self._block_manager.free(request)
                 request.num_computed_tokens = 0

@@ -36,6 +36,7 @@ def drafted(request, **settings):
         ("none", b""),
         ("forced", b""),  # nothing constrains
         ("ngram", b"X"),  # the last time
+        ("ngram_gpu", b"X"),
         ("suffix", b"c"),  # most often
         ("prediction", b"e"),
         ("hybrid", b"e"),

@@ -223,3 +223,47 @@ def test_where_they_are_asked_for_certain_tokens_are_guessed() -> None:
     assert guess_certain(
         Batch(batch.requests[1:]), Draft([[2]], [None], [[True]], [1])
     ).num_certain == [1]
+
+
+def prompt_by_hand(prompt: Sequence[int]) -> list[list[float]]:
+    return [
+        torch.tensor(hashed_logits(tuple(prompt[:n])), dtype=torch.float64).log_softmax(0).tolist()
+        for n in range(1, len(prompt))
+    ]
+
+
+@pytest.mark.parametrize("way", ["plain", "ahead"])
+@pytest.mark.parametrize("max_num_draft_tokens", [0, 5, 64])
+def test_a_prompts_tokens_have_theirs_however_it_is_computed(
+    way: str, max_num_draft_tokens: int
+) -> None:
+    """In chunks, preempted, beside others, and with a cache that knows its beginning."""
+    for seed in range(6):
+        config = make_config(
+            max_num_draft_tokens=max_num_draft_tokens, max_num_batched_tokens=7 + seed
+        )
+        drafter = RandomDrafter(seed)
+        toy = ToyEngine(config, drafter, runs_ahead=way != "plain", pace=Pace(1.0))
+        prompts = [[(seed + i) % 4 for i in range(n)] for n in (1, 2, 9, 9, 16)]
+        requests = [toy.add(p, max_tokens=8, prompt_logprobs=i) for i, p in enumerate(prompts)]
+        requests.append(toy.add(prompts[-1], max_tokens=4, logprobs=1))
+        toy.run(requests[:-1])
+        toy.run(requests)
+        assert requests[-1].prompt_logprobs == []
+        for num_top, (prompt, request) in enumerate(zip(prompts, requests[:-1], strict=True)):
+            assert request.error is None
+            check(request.prompt_logprobs, prompt_by_hand(prompt), prompt[1:], num_top)
+
+
+def test_a_preempted_request_computes_its_prompt_for_them_only_once() -> None:
+    toy = ToyEngine(make_config(), RandomDrafter(0))
+    prompt = [0, 1, 2, 3, 0, 1, 2]
+    request = toy.add(prompt, max_tokens=9, prompt_logprobs=1)
+    toy.engine.step()
+    told = list(request.prompt_logprobs)
+    assert len(told) == 6
+    toy.scheduler.preempt(request)
+    assert not request.needs_prompt_rows
+    toy.run([request])
+    assert request.prompt_logprobs == told
+    assert request.stats.num_cached_tokens == 6  # three blocks

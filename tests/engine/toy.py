@@ -67,6 +67,12 @@ class ToyRunner:
                     self._conditional(self.context(request, length))
                     for length in range(end - num_guesses, end + 1)
                 ]
+        for scheduled in batch.requests:
+            first = scheduled.first_position + 1
+            rows += [
+                self._conditional(self.context(scheduled.request, length))
+                for length in range(first, first + scheduled.num_prompt_rows)
+            ]
         return torch.tensor(rows, dtype=torch.float32).reshape(-1, VOCABULARY.vocab_size)
 
     def _slot(self, request: Request, position: int) -> int:
