@@ -36,6 +36,7 @@ from structspec.errors import (
     Truncated,
     UnsupportedConstraint,
 )
+from structspec.reasoning import Reasoning
 from structspec.request import SamplingParams, Usage
 from structspec.speculation import Speculation
 from structspec.speculative_config import SpeculativeConfig
@@ -85,6 +86,7 @@ __all__ = [
     "OutOfMemory",
     "OutputInvalid",
     "PromptTooLong",
+    "Reasoning",
     "Regex",
     "SamplingParams",
     "Speculation",

@@ -80,7 +80,20 @@ def test_raw_output_is_one_json_object(
     printed = json.loads(capsys.readouterr().out)
     assert printed["value"] == {"name": "Ada", "age": 36}
     assert printed["text"] == FakeLLM.text
-    assert printed["usage"] == {"prompt_tokens": 10, "completion_tokens": 9}
+    assert printed["usage"] == {
+        "prompt_tokens": 10,
+        "completion_tokens": 9,
+        "reasoning_tokens": 0,
+    }
+
+
+def test_reasoning_is_asked_for_on_the_command_line(fake: type[FakeLLM]) -> None:
+    markers = ["--reasoning-markers", "<t>", "</t>"]
+    main(["generate", "--prompt", "Hi", *markers, "--max-reasoning-tokens", "9"])
+    assert fake.asked["reasoning"] == {"start": "<t>", "end": "</t>"}
+    assert fake.asked["max_reasoning_tokens"] == 9
+    main(["generate", "--prompt", "Hi", "--reasoning", "off"])
+    assert fake.asked["reasoning"] == {"mode": "off"}
 
 
 def test_only_options_that_were_given_are_passed_on(fake: type[FakeLLM]) -> None:

@@ -10,6 +10,7 @@ from structspec.cli.constraints import add_compiling, add_policy, add_text_const
 from structspec.cli.demo import run_demo
 from structspec.cli.explain import add_explain
 from structspec.cli.generate import run_generate
+from structspec.cli.reasoning import add_reasoning
 from structspec.cli.speculation import add_prediction, add_speculation
 
 EXAMPLES = """\
@@ -62,6 +63,7 @@ def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     _add_constraint(parser)
     _add_sampling(parser)
+    add_reasoning(parser)
     add_speculation(parser)
     add_prediction(parser)
     output = parser.add_argument_group("output")

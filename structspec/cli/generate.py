@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from structspec.cli.inputs import load_schema, read_file
+from structspec.cli.reasoning import read_reasoning
 from structspec.cli.speculation import check_speculation, read_prediction, read_speculation
 from structspec.config import EngineConfig
 
@@ -20,7 +21,7 @@ PASSED_ON = (
     *("regex", "backend", "on_unsupported", "max_attempts", "style", "property_order", "closed"),
     *("schema_in_prompt", "temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop"),
     *("min_tokens", "bad_words", "allowed_token_ids", "stop_token_ids"),
-    "speculative",
+    *("speculative", "max_reasoning_tokens"),
 )
 
 
@@ -87,6 +88,7 @@ def read_arguments(options: argparse.Namespace) -> dict[str, Any]:
     if options.grammar is not None:
         arguments["grammar"] = read_file(options.grammar)
     arguments["prediction"] = read_prediction(options)
+    arguments["reasoning"] = read_reasoning(options)
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -96,6 +98,7 @@ def as_json(generation: Generation, *, is_json: bool) -> str:
         {
             "value": json.loads(generation.text) if is_json else generation.text,
             "text": generation.text,
+            "reasoning": generation.reasoning,
             "token_ids": generation.token_ids,
             "finish_reason": generation.finish_reason,
             "usage": dataclasses.asdict(generation.usage),
@@ -131,6 +134,8 @@ def describe(generation: Generation) -> str:
         parts.append(f"{stats.accepted_prediction_tokens} of {num_predicted} predicted tokens held")
     if stats.backend is not None:
         parts.append(f"compiled by {stats.backend} in {stats.compile_ms:.1f} ms")
+    if generation.usage.reasoning_tokens:
+        parts.append(f"{generation.usage.reasoning_tokens} tokens of reasoning")
     if generation.num_attempts > 1:
         parts.append(f"attempt {generation.num_attempts}")
     if generation.report is not None and not generation.report.exact:
