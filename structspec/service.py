@@ -195,13 +195,16 @@ class Service:
     def _encode_prediction(self, prediction: str | tuple[int, ...]) -> Sequence[int]:
         if isinstance(prediction, str):
             return self.tokenizer.encode(prediction)
-        for token_id in prediction:
-            if token_id >= self.vocabulary.vocab_size:
+        self._check_token_ids("prediction", prediction)
+        return prediction
+
+    def _check_token_ids(self, what: str, token_ids: Sequence[int]) -> None:
+        for token_id in token_ids:
+            if not 0 <= token_id < self.vocabulary.vocab_size:
                 raise InvalidRequest(
-                    f"prediction holds the token {token_id}, and the vocabulary ends at"
+                    f"{what} holds the token {token_id}, and the vocabulary ends at"
                     f" {self.vocabulary.vocab_size - 1}"
                 )
-        return prediction
 
 
 def to_messages(prompt: Prompt) -> list[dict[str, Any]]:

@@ -137,8 +137,9 @@ class DeviceRunner:
         """What is sampled from, [fit_logits(num_rows), …]: 1 + guesses rows per sampled request.
 
         Of a network in two parts these are `hidden` states, of another logits. They stand in the
-        batch's order, behind them those of prompts; rows behind these are noise. Keys and values of all computed tokens and drafts
-        are written at their positions: block tables must have room for them.
+        batch's order, behind them those of prompts; rows behind these are noise. Keys and values of
+        all computed tokens and drafts are written at their positions: block tables must have room
+        for them.
         """
         assert last_token_ids is None or last_token_ids is self._last_token_ids
         if (rows := self._find_standing(batch, draft)) is not None:
