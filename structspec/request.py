@@ -15,7 +15,6 @@ from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, StructspecError
 from structspec.metrics import at_least
 from structspec.output_text import OutputText
-from structspec.reasoning_progress import ReasoningProgress
 from structspec.speculation import Speculation
 from structspec.token_logprob import TokenLogprob
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from structspec.engine.logit_edits import TokenTable
     from structspec.grammars.base import CompiledGrammar, Matcher, Row
     from structspec.grammars.wrapping import Wrapper
+    from structspec.reasoning_progress import ReasoningProgress
 
 _SEEDS = random.Random()  # begun by the system's; asking that for every request is slow
 if hasattr(os, "register_at_fork"):
