@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from structspec.engine.batch import Batch, Draft, Mask, ScheduledRequest, guessed
+from structspec.config import SpeculativeConfig
+from structspec.engine.batch import Batch, Draft, Mask, ScheduledRequest, guessed, no_mask
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.request import Request, SamplingParams
 from tests.bench.timing import DEVICE, measure_us, print_table
@@ -24,6 +25,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "temperature, top-k": {"temperature": 0.8, "top_k": 50},
     "temperature, top-p": {"temperature": 0.8, "top_p": 0.95},
     "temperature, drafts drawn from q": {"temperature": 0.8},
+    "temperature, drafts drawn from q, as blocks": {"temperature": 0.8},
 }
 
 
@@ -48,22 +50,24 @@ def make_step(num_requests: int, params: dict[str, Any], has_q: bool) -> Step:
         logits,
         Batch([ScheduledRequest(request, 1, NUM_DRAFTS, True) for request in requests]),
         guessed(best.tolist(), [q] * num_requests),
-        Mask(
-            torch.zeros(0, VOCAB_SIZE // 32, dtype=torch.int32, device=DEVICE),
-            torch.zeros(0, dtype=torch.int64, device=DEVICE),
-            [NUM_DRAFTS] * num_requests,
-        ),
+        no_mask(VOCAB_SIZE // 32, [NUM_DRAFTS] * num_requests),
     )
 
 
 def measure(num_requests: int) -> list[tuple[object, ...]]:
     """One line per kind of request."""
-    sampler = RejectionSampler(VOCAB_SIZE)
     num_rows, lines, greedy = num_requests * (NUM_DRAFTS + 1), [], 0.0
     for kind, params in KINDS.items():
-        step = make_step(num_requests, params, has_q="q" in kind.split())
+        step = make_step(num_requests, params, has_q="drawn from q" in kind)
+        method = "block" if "blocks" in kind else "standard"
+        sampler = RejectionSampler(
+            VOCAB_SIZE, speculative=SpeculativeConfig(rejection_sample_method=method)
+        )
         time = measure_us(
-            lambda step=step: sampler(step.logits, step.batch, step.draft, step.mask), num_runs=20
+            lambda step=step, sampler=sampler: sampler(
+                step.logits, step.batch, step.draft, step.mask
+            ),
+            num_runs=20,
         )
         greedy = greedy or time
         lines.append((num_rows, kind, f"{time / num_rows:.1f}", f"{time / greedy:.1f}"))
