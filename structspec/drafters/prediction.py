@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class PredictionDrafter:
     """Drafts how a request's prediction goes on behind what it has written.
 
     `prediction_of` gives a request's predicted output tokens, None where there are none (`.get` of
-    a dict by request does), the same whenever it is asked. A token costs constant time.
+    a dict by request does); it is asked once. A token costs constant time.
     """
 
     def __init__(self, prediction_of: Callable[[Request], Sequence[int] | None]) -> None:
@@ -51,8 +52,9 @@ class PredictionDrafter:
             else []
             for scheduled in batch.requests
         ]
-        predicted = [one for one in batch.requests if self._prediction_of(one.request)]
-        return looked_up(drafts, Batch(predicted))
+        known = [self._known.get(one.request.request_id) for one in batch.requests]
+        is_predicted = [one is None or one.alignment is not None for one in known]
+        return looked_up(drafts, Batch(list(compress(batch.requests, is_predicted))))
 
     def forget_finished(self) -> None:
         """Let go of requests that are finished; to be called in every step."""
