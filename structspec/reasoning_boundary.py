@@ -5,7 +5,8 @@ BEFORE ── start marker ──▶ REASONING ── end marker ──▶ BREAK
 
 Markers are compared as text, so it does not matter which tokens spell them; a special token inside
 one stands for itself alone. A token may begin before the end marker, and may not reach beyond it:
-the answer's first byte begins a token.
+the answer's first byte begins a token. Where a family marks answers too, that stands before them,
+with and without reasoning.
 """
 
 from __future__ import annotations
@@ -51,19 +52,23 @@ class Boundary:
     A step costs what the token is long, rows are made once for each place in a marker.
     """
 
-    def __init__(self, vocabulary: Vocabulary, start: str, end: str, line_breaks: int = 0) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, start: str, end: str, line_breaks: int = 0, answer: str = ""
+    ) -> None:
         """Raises InvalidRequest where the tokens cannot spell a marker."""
         self._vocabulary = vocabulary
         self._named = frozenset(vocabulary.special_tokens.values())
         self._stops = frozenset(vocabulary.stop_token_ids)
         self.start = to_symbols(start, vocabulary)
         self.end = to_symbols(end, vocabulary)
+        self.answer = to_symbols(answer, vocabulary)
         assert self.end, "without an end marker nothing ends"
         self._borders = find_borders(self.end)
         self._reasoning = [State(REASONING, place) for place in range(len(self.end))]
         spelling = Spelling(vocabulary)
         self._next_of_start = spelling.next_of(self.start, start)
         self._next_of_end = spelling.next_of(self.end, end)
+        self.answer_ids = self._chain(spelling.next_of(self.answer, answer), len(self.answer))
         self.line_breaks = line_breaks
         breaks = (b"\n" * n for n in range(1, line_breaks + 1))
         self.break_ids = frozenset(spelling.ids[text] for text in breaks if text in spelling.ids)
@@ -125,11 +130,11 @@ class Boundary:
 
     def num_to_start(self, place: int = 0) -> int:
         """How many tokens are forced before the start marker is whole."""
-        return self._count(self._next_of_start, len(self.start), place)
+        return len(self._chain(self._next_of_start, len(self.start), place))
 
     def num_to_end(self, place: int = 0) -> int:
         """How many tokens are forced before the end marker is whole."""
-        return self._count(self._next_of_end, len(self.end), place)
+        return len(self._chain(self._next_of_end, len(self.end), place))
 
     @cached_property
     def max_to_end(self) -> int:
@@ -160,12 +165,13 @@ class Boundary:
             return self._reasoning[place]
         return self.after_end if num_read == len(symbols) else None
 
-    def _count(self, next_of: dict[int, int], size: int, place: int) -> int:
-        count = 0
+    def _chain(self, next_of: dict[int, int], size: int, place: int = 0) -> list[int]:
+        """The tokens that lead from a place to the end of a marker."""
+        token_ids: list[int] = []
         while place < size:
-            place += len(self.symbols_of(next_of[place]))
-            count += 1
-        return count
+            token_ids.append(next_of[place])
+            place += len(self.symbols_of(token_ids[-1]))
+        return token_ids
 
     def _make_rows(self, spelling: Spelling) -> list[Row]:
         text = enumerate(self._vocabulary.token_bytes)

@@ -11,10 +11,11 @@ from structspec.vocabulary import Vocabulary
 
 
 class Markers(NamedTuple):
-    """The texts around reasoning."""
+    """The texts around reasoning, and what stands before an answer, with reasoning or without."""
 
     start: str
     end: str
+    answer: str = ""
 
 
 KNOWN = (
@@ -25,11 +26,19 @@ KNOWN = (
     Markers("<thought>", "</thought>"),  # EXAONE
     Markers("◁think▷", "◁/think▷"),  # Kimi VL
 )
+HARMONY = Markers(  # gpt-oss: messages on channels
+    "<|channel|>analysis<|message|>",
+    "<|end|><|start|>assistant",
+    "<|channel|>final<|message|>",
+)
+_OF_HARMONY = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>")
 _BLANKS = frozenset(b" \t\r\n")
 
 
 def find_markers(vocabulary: Vocabulary, chat_template: str | None) -> Markers | None:
     """Those of the known ones that are tokens of this model, or else that its template writes."""
+    if set(_OF_HARMONY) <= set(vocabulary.special_tokens):
+        return HARMONY
     for markers in KNOWN:
         if all(_is_token(marker, vocabulary) for marker in markers):
             return markers
@@ -40,11 +49,12 @@ def find_markers(vocabulary: Vocabulary, chat_template: str | None) -> Markers |
 
 
 def find_state(boundary: Boundary, prompt_token_ids: Sequence[int]) -> State:
-    """Whether a prompt ends in a start marker, in an end marker, or in neither; blanks aside.
+    """Whether a prompt ends in a start marker, where an answer begins, or in neither; blanks aside.
 
     Markers further in front are those of earlier turns, or what somebody wrote about them.
     """
-    needed = max(len(boundary.start), len(boundary.end))
+    closing = boundary.answer or boundary.end
+    needed = max(len(boundary.start), len(closing))
     tail: list[int] = []
     for token_id in reversed(prompt_token_ids):
         tail = [*boundary.symbols_of(token_id), *tail]
@@ -52,7 +62,7 @@ def find_state(boundary: Boundary, prompt_token_ids: Sequence[int]) -> State:
             tail.pop()
         if len(tail) >= needed:
             break
-    if _ends_with(tail, boundary.end):
+    if _ends_with(tail, closing):
         return ENDED
     if not boundary.start or _ends_with(tail, boundary.start):
         return State(REASONING)

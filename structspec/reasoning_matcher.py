@@ -25,6 +25,7 @@ from structspec.reasoning_boundary import (
     Boundary,
     State,
 )
+from structspec.reasoning_prefix import AnswerPrefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class ReasoningBound:
 
     def around(self, matcher: Matcher) -> ReasoningMatcher:
         """A matcher at the start of the output."""
+        matcher = AnswerPrefix(self.boundary.answer_ids).around(matcher)
         return ReasoningMatcher(
             matcher,
             self.boundary,

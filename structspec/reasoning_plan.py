@@ -7,10 +7,12 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from structspec.errors import InvalidRequest
+from structspec.grammars.wrapping import Wrapper
 from structspec.reasoning import Reasoning
 from structspec.reasoning_boundary import BEFORE, ENDED, Boundary, State
 from structspec.reasoning_markers import Markers, find_markers, find_state
 from structspec.reasoning_matcher import ReasoningBound
+from structspec.reasoning_prefix import AnswerPrefix
 from structspec.reasoning_progress import ReasoningProgress
 from structspec.vocabulary import Vocabulary
 
@@ -18,7 +20,7 @@ from structspec.vocabulary import Vocabulary
 class ReasoningPlan(NamedTuple):
     """Of one request: what goes around its matcher, and what tells its tokens apart."""
 
-    wrappers: tuple[ReasoningBound, ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
     progress: ReasoningProgress | None = None
 
 
@@ -43,23 +45,32 @@ class Reasoner:
         max_tokens: int,
         *,
         is_constrained: bool,
+        marks_answers: bool = False,
     ) -> ReasoningPlan:
         """What bounds a request's reasoning and follows it, as far as there is a need for them.
 
-        Free text is bounded only where that was asked for. Raises InvalidRequest where reasoning is
-        asked of a model whose markers nobody knows.
+        Free text is bounded only where that was asked for. With `marks_answers` its constraint
+        writes what stands before an answer itself. Raises InvalidRequest where reasoning is asked
+        of a model whose markers nobody knows.
         """
         asked = wish or Reasoning()
         markers = self._markers_of(asked)
         if markers is None:
             return ReasoningPlan()
+        if marks_answers:
+            markers = markers._replace(answer="")
         boundary = self._make_boundary(markers, asked.line_breaks)
         initial = find_state(boundary, prompt_token_ids)
         is_off, is_on = asked.mode == "off", asked.mode == "on"
         if initial == ENDED and is_on:
             initial = State(BEFORE)
-        if initial == ENDED or (is_off and is_constrained and initial.phase == BEFORE):
+        if initial == ENDED:
             return ReasoningPlan()
+        if is_off and is_constrained and initial.phase == BEFORE:
+            if not boundary.answer:
+                return ReasoningPlan()
+            prefix = AnswerPrefix(boundary.answer_ids)
+            return ReasoningPlan((prefix,), ReasoningProgress(boundary, ENDED))
         progress = ReasoningProgress(boundary, initial)
         if not (is_constrained or is_off or is_on or asked.max_tokens is not None):
             return ReasoningPlan((), progress)
@@ -88,4 +99,10 @@ class Reasoner:
         return find_markers(self._vocabulary, self._chat_template)
 
     def _boundary(self, markers: Markers, line_breaks: int) -> Boundary:
-        return Boundary(self._vocabulary, *markers, line_breaks)
+        return Boundary(
+            self._vocabulary,
+            markers.start,
+            markers.end,
+            0 if markers.answer else line_breaks,
+            markers.answer,
+        )

@@ -22,19 +22,32 @@ class ReasoningProgress:
     Where nothing masks its tokens the answer may begin inside one.
     """
 
-    __slots__ = ("_boundary", "_initial", "_num_open", "_open", "_state", "num_tokens", "text")
+    __slots__ = (
+        "_boundary",
+        "_initial",
+        "_open",
+        "_prefix",
+        "_state",
+        "num_tokens",
+        "text",
+    )
 
     def __init__(self, boundary: Boundary, initial: State) -> None:
         self._boundary = boundary
         self._initial = self._state = initial
-        self._open = b""  # text that may be the start marker's
-        self._num_open = 0  # tokens of it
+        self._open: list[tuple[int, bytes]] = []  # what may be the start marker, or the answer
+        self._prefix = _Prefix(boundary)
         self.text = OutputText()
-        self.num_tokens = 0  # before the answer, those of the markers among them
+        self.num_tokens = 0  # of reasoning, those of its markers among them
 
     def fresh(self) -> ReasoningProgress:
         """That of another attempt at the same."""
         return ReasoningProgress(self._boundary, self._initial)
+
+    @property
+    def num_before(self) -> int:
+        """How many tokens stand before the answer."""
+        return self.num_tokens + self._prefix.num_tokens
 
     @property
     def is_over(self) -> bool:
@@ -50,33 +63,33 @@ class ReasoningProgress:
         """Move on by one token and its text; what of the text is now known to be the answer's."""
         phase, place = self._state
         if phase == ANSWER:
-            return data
+            return self._prefix.take(token_id, data)
         if phase == BREAK:
             is_break = token_id in self._boundary.break_ids
             self.num_tokens += is_break
             self._state = ENDED if is_break else ANSWERED
-            return b"" if is_break else data
+            return b"" if is_break else self._prefix.take(token_id, data)
         symbols = self._boundary.symbols_of(token_id)
         if phase == REASONING:
             return self._reason_on(place, symbols, data)
         rest = self._boundary.start[place:]
+        self._open.append((token_id, data))
         if tuple(symbols[: len(rest)]) != rest[: len(symbols)]:
-            self._state = ANSWERED
-            return self.finish() + data
+            return self.finish()
         if len(symbols) < len(rest):
             self._state = State(BEFORE, place + len(symbols))
-            self._open += data
-            self._num_open += 1
             return b""
-        self.num_tokens, self._open = self._num_open, b""
+        self.num_tokens = len(self._open) - 1
+        self._open.clear()
         return self._reason_on(0, symbols[len(rest) :], data[len(rest) :])
 
     def finish(self) -> bytes:
-        """Text that was not the start marker's after all, since something else or nothing came."""
+        """What was not the start marker after all, since something else or nothing came."""
         if self._state.phase == BEFORE:
             self._state = ANSWERED
-        rest, self._open = self._open, b""
-        return rest
+        answer = b"".join(self._prefix.take(token_id, data) for token_id, data in self._open)
+        self._open.clear()
+        return answer
 
     def _reason_on(self, place: int, symbols: Symbols, data: bytes) -> bytes:
         boundary = self._boundary
@@ -97,3 +110,33 @@ class ReasoningProgress:
         rest = data[num_read:]
         num_breaks = len(rest) - len(rest.lstrip(b"\n"))
         return rest[min(num_breaks, boundary.line_breaks) :]
+
+
+class _Prefix:
+    """What stands before an answer that its family marks."""
+
+    __slots__ = ("_boundary", "_held", "_num_held", "_place", "num_tokens")
+
+    def __init__(self, boundary: Boundary) -> None:
+        self._boundary = boundary
+        self._place = 0  # how many of its symbols stand
+        self._held = b""
+        self._num_held = 0
+        self.num_tokens = 0  # once it is whole
+
+    def take(self, token_id: int, data: bytes) -> bytes:
+        """Move on by one token; what of the text is the answer's."""
+        rest = self._boundary.answer[self._place :]
+        if not rest:
+            return data
+        symbols = self._boundary.symbols_of(token_id)
+        if tuple(symbols[: len(rest)]) != rest[: len(symbols)]:  # it is another kind of answer
+            held, self._held, self._place = self._held, b"", len(self._boundary.answer)
+            return held + data
+        self._num_held += 1
+        self._place += len(symbols[: len(rest)])
+        if len(symbols) < len(rest):
+            self._held += data
+            return b""
+        self.num_tokens = self._num_held
+        return data[len(rest) :] if len(symbols) > len(rest) else b""

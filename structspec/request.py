@@ -318,7 +318,7 @@ class Request:
     @property
     def answer_token_ids(self) -> list[int]:
         """Those of them that are no reasoning, a stop token included."""
-        num_before = 0 if self.reasoning is None else self.reasoning.num_tokens
+        num_before = 0 if self.reasoning is None else self.reasoning.num_before
         return self.token_ids[self.num_prompt_tokens + num_before :]
 
     def append_text(self, token_id: int, data: bytes) -> bool:
@@ -334,7 +334,7 @@ class Request:
             if rest and not self.text.is_stopped:
                 self.text.append(rest)
             if self.compiled is not None and self.reasoning.is_over:
-                self.stats.constraint_start = self.reasoning.num_tokens
+                self.stats.constraint_start = self.reasoning.num_before
 
     def last_output_token_ids(self, limit: int) -> list[int]:
         """The last of them, at most `limit`; costs no copy of the rest."""

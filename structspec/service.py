@@ -123,7 +123,11 @@ class Service:
         max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
         is_constrained = task.constraint is not None
         reasoning = self._reasoner.plan(
-            task.reasoning, token_ids, max_tokens, is_constrained=is_constrained
+            task.reasoning,
+            token_ids,
+            max_tokens,
+            is_constrained=is_constrained,
+            marks_answers=task.target is not None and task.target.reads_markers,
         )
         wrappers = self._limiter.limit(params, reasoning.wrappers, is_constrained=is_constrained)
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
