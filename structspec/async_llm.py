@@ -16,7 +16,15 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
 from structspec.generation import Generation
-from structspec.llm import OnResult, Result, all_or_raise, result_of, tell_when_finished
+from structspec.llm import (
+    OnResult,
+    Result,
+    all_or_raise,
+    arranged,
+    check_n,
+    result_of,
+    tell_when_finished,
+)
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
@@ -62,14 +70,38 @@ class AsyncLLM:
     ) -> list[str]: ...
     @overload
     async def generate(
-        self, prompt: Prompts, *, schema: Any, **options: Unpack[OtherOptions]
+        self, prompt: Prompt, *, schema: type[T], n: int, **options: Unpack[OtherOptions]
+    ) -> list[T]: ...
+    @overload
+    async def generate(
+        self, prompt: Sequence[Prompt], *, schema: type[T], n: int, **options: Unpack[OtherOptions]
+    ) -> list[list[T]]: ...
+    @overload
+    async def generate(
+        self, prompt: Prompt, *, schema: None = None, n: int, **options: Unpack[OtherOptions]
+    ) -> list[str]: ...
+    @overload
+    async def generate(
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        schema: None = None,
+        n: int,
+        **options: Unpack[OtherOptions],
+    ) -> list[list[str]]: ...
+    @overload
+    async def generate(
+        self, prompt: Prompts, *, schema: Any, n: int | None = None, **options: Unpack[OtherOptions]
     ) -> Any: ...
-    async def generate(self, prompt: Prompts, **options: Unpack[GenerateOptions]) -> Any:
+    async def generate(
+        self, prompt: Prompts, *, n: int | None = None, **options: Unpack[GenerateOptions]
+    ) -> Any:
         """As LLM.generate."""
+        check_n(n)
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
-        results = all_or_raise(await self._run(prompts, task, None))
-        return [one.value for one in results] if is_batch else results[0].value
+        results = all_or_raise(await self._run(prompts, task, None, n))
+        return arranged([one.value for one in results], n, is_batch=is_batch)
 
     @overload
     async def generate_raw(
@@ -107,21 +139,63 @@ class AsyncLLM:
         return_errors: bool,
         **options: Unpack[GenerateOptions],
     ) -> list[Result]: ...
+    @overload
+    async def generate_raw(
+        self,
+        prompt: Prompt,
+        *,
+        n: int,
+        on_result: OnResult | None = None,
+        return_errors: Literal[False] = False,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Generation]: ...
+    @overload
+    async def generate_raw(
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        n: int,
+        on_result: OnResult | None = None,
+        return_errors: Literal[False] = False,
+        **options: Unpack[GenerateOptions],
+    ) -> list[list[Generation]]: ...
+    @overload
+    async def generate_raw(
+        self,
+        prompt: Prompt,
+        *,
+        n: int,
+        on_result: OnResult | None = None,
+        return_errors: bool,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Result]: ...
+    @overload
+    async def generate_raw(
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        n: int,
+        on_result: OnResult | None = None,
+        return_errors: bool,
+        **options: Unpack[GenerateOptions],
+    ) -> list[list[Result]]: ...
     async def generate_raw(
         self,
         prompt: Prompts,
         *,
+        n: int | None = None,
         on_result: OnResult | None = None,
         return_errors: bool = False,
         **options: Unpack[GenerateOptions],
     ) -> Any:
         """As LLM.generate_raw; `on_result` is called in the event loop."""
+        check_n(n)
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
-        results = await self._run(prompts, task, on_result)
+        results = await self._run(prompts, task, on_result, n)
         if not return_errors:
             all_or_raise(results)
-        return results if is_batch else results[0]
+        return arranged(results, n, is_batch=is_batch)
 
     async def stream(
         self, prompt: Prompt, **options: Unpack[GenerateOptions]
@@ -162,9 +236,9 @@ class AsyncLLM:
         self.close()
 
     async def _run(
-        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None
+        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None, n: int | None
     ) -> list[Result]:
-        prepared = [self._service.prepare(prompt, task) for prompt in prompts]
+        prepared = self._service.prepare_all(prompts, task, n)
         results: dict[int, Result] = {}
         finished: asyncio.Queue[int] = asyncio.Queue()
         tell = in_event_loop(finished.put_nowait)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
+from structspec.errors import InvalidRequest
 from structspec.generation import Generation
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
@@ -69,19 +70,48 @@ class LLM:
         self, prompt: Sequence[Prompt], *, schema: None = None, **options: Unpack[OtherOptions]
     ) -> list[str]: ...
     @overload
-    def generate(self, prompt: Prompts, *, schema: Any, **options: Unpack[OtherOptions]) -> Any: ...
-    def generate(self, prompt: Prompts, **options: Unpack[GenerateOptions]) -> Any:
+    def generate(
+        self, prompt: Prompt, *, schema: type[T], n: int, **options: Unpack[OtherOptions]
+    ) -> list[T]: ...
+    @overload
+    def generate(
+        self, prompt: Sequence[Prompt], *, schema: type[T], n: int, **options: Unpack[OtherOptions]
+    ) -> list[list[T]]: ...
+    @overload
+    def generate(
+        self, prompt: Prompt, *, schema: None = None, n: int, **options: Unpack[OtherOptions]
+    ) -> list[str]: ...
+    @overload
+    def generate(
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        schema: None = None,
+        n: int,
+        **options: Unpack[OtherOptions],
+    ) -> list[list[str]]: ...
+    @overload
+    def generate(
+        self, prompt: Prompts, *, schema: Any, n: int | None = None, **options: Unpack[OtherOptions]
+    ) -> Any: ...
+    def generate(
+        self, prompt: Prompts, *, n: int | None = None, **options: Unpack[GenerateOptions]
+    ) -> Any:
         """The value for a prompt (a string or chat messages); for a list of prompts, a list.
+
+        With `n=` as many outputs of each prompt, in a list: of one prompt, a list of values. With a
+        seed each is drawn from one of its own, the first from the seed itself.
 
         With `schema=` it is validated and of that type, otherwise it is the text. What does not
         validate is drawn again, `max_attempts` times in all, before it is an OutputInvalid. Of a
         list the first error is raised once all have finished; `generate_raw` can return errors
         instead.
         """
+        check_n(n)
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
-        results = all_or_raise(self._run(prompts, task, None))
-        return [one.value for one in results] if is_batch else results[0].value
+        results = all_or_raise(self._run(prompts, task, None, n))
+        return arranged([one.value for one in results], n, is_batch=is_batch)
 
     @overload
     def generate_raw(
@@ -119,25 +149,68 @@ class LLM:
         return_errors: bool,
         **options: Unpack[GenerateOptions],
     ) -> list[Result]: ...
+    @overload
+    def generate_raw(
+        self,
+        prompt: Prompt,
+        *,
+        n: int,
+        on_result: OnResult | None = None,
+        return_errors: Literal[False] = False,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Generation]: ...
+    @overload
+    def generate_raw(
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        n: int,
+        on_result: OnResult | None = None,
+        return_errors: Literal[False] = False,
+        **options: Unpack[GenerateOptions],
+    ) -> list[list[Generation]]: ...
+    @overload
+    def generate_raw(
+        self,
+        prompt: Prompt,
+        *,
+        n: int,
+        on_result: OnResult | None = None,
+        return_errors: bool,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Result]: ...
+    @overload
+    def generate_raw(
+        self,
+        prompt: Sequence[Prompt],
+        *,
+        n: int,
+        on_result: OnResult | None = None,
+        return_errors: bool,
+        **options: Unpack[GenerateOptions],
+    ) -> list[list[Result]]: ...
     def generate_raw(
         self,
         prompt: Prompts,
         *,
+        n: int | None = None,
         on_result: OnResult | None = None,
         return_errors: bool = False,
         **options: Unpack[GenerateOptions],
     ) -> Any:
         """The Generation for a prompt; for a list of prompts, a list of them.
 
-        `on_result(index, generation_or_error)` is called on this thread as each one finishes. With
+        `n` is that of `generate`. `on_result(index, generation_or_error)` is called on this thread
+        as each one finishes; with `n` the outputs of a prompt are counted one by one. With
         `return_errors` an error takes its prompt's place in the list instead of being raised.
         """
+        check_n(n)
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
-        results = self._run(prompts, task, on_result)
+        results = self._run(prompts, task, on_result, n)
         if not return_errors:
             all_or_raise(results)
-        return results if is_batch else results[0]
+        return arranged(results, n, is_batch=is_batch)
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Iterator[str]:
         """The text of one prompt in pieces, as they become certain; whole characters only.
@@ -171,10 +244,10 @@ class LLM:
         self.close()
 
     def _run(
-        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None
+        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None, n: int | None
     ) -> list[Result]:
         # All are checked before any is started: a bad one costs the others nothing.
-        prepared = [self._service.prepare(prompt, task) for prompt in prompts]
+        prepared = self._service.prepare_all(prompts, task, n)
         results: dict[int, Result] = {}
         finished: queue.SimpleQueue[int] = queue.SimpleQueue()
         try:
@@ -209,6 +282,20 @@ class LLM:
         finally:
             if not is_finished:
                 self._service.cancel(prepared)
+
+
+def check_n(n: object) -> None:
+    """Raise InvalidRequest unless this is a number of outputs, or None."""
+    if n is not None and (type(n) is not int or n < 1):
+        raise InvalidRequest(f"n must be a number of at least 1, not {n!r}")
+
+
+def arranged(outputs: Sequence[T], n: int | None, *, is_batch: bool) -> Any:
+    """The outputs of all prompts as they were asked for: of each one, or a list of n."""
+    if n is None:
+        return outputs if is_batch else outputs[0]
+    of_prompts = [[*outputs[i : i + n]] for i in range(0, len(outputs), n)]
+    return of_prompts if is_batch else of_prompts[0]
 
 
 def tell_when_finished(tell: Callable[[int], None], index: int) -> Callable[[News], None]:

@@ -162,6 +162,8 @@ def resolve_options(options: GenerateOptions) -> Task:
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
     known = sorted(GenerateOptions.__optional_keys__)
     for name in given:
+        if name == "n":
+            raise InvalidRequest("n= goes with generate and generate_raw, which return a list then")
         if name in RAW_ONLY:
             raise InvalidRequest(f"{name}= goes with generate_raw, which returns Generations")
         if name not in known:

@@ -110,6 +110,16 @@ def resample(params: SamplingParams) -> SamplingParams:
     return params if params.seed is None else replace(params, seed=_seed_after(params.seed))
 
 
+def sibling(params: SamplingParams, index: int) -> SamplingParams:
+    """The parameters of one of several outputs of a prompt; those of the first are as given.
+
+    With a seed each has one of its own, which follows from it.
+    """
+    if index == 0 or params.seed is None:
+        return params
+    return replace(params, seed=random.Random(f"{params.seed} {index}").getrandbits(63))
+
+
 def _seed_after(seed: int) -> int:
     """Far from `seed` and its neighbours, which a caller may use for other requests."""
     return random.Random(seed).getrandbits(63)

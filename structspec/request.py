@@ -41,10 +41,10 @@ class SamplingParams:
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 are off. `max_tokens` None is what
     is left of the context, at most 1,024. `stop` strings end the text and are not part of it.
 
-    Only `allowed_token_ids` may be written, and no text that contains one of the `bad_words`. Before
-    `min_tokens` neither a stop token nor a `stop` string ends the text; `stop_token_ids` end it as
-    the model's own do. A constraint says where its text may end, whatever token ends it; free text
-    ends with allowed tokens only (`structspec.limits`).
+    Only `allowed_token_ids` may be written, and no text that contains one of the `bad_words`.
+    Before `min_tokens` neither a stop token nor a `stop` string ends the text; `stop_token_ids` end
+    it as the model's own do. A constraint says where its text may end, whatever token ends it; free
+    text ends with allowed tokens only (`structspec.limits`).
 
     `logit_bias` is added to the logits of tokens by id. Penalties are off at 0, the one on
     repetition at 1: that one is about tokens of prompt and output, the others of the output alone.
@@ -264,6 +264,7 @@ class Request:
     seed: int = field(init=False)
     num_prompt_tokens: int = field(init=False)
     prediction_token_ids: Sequence[int] = ()  # what its output is expected to be, if anything
+    leader: Request | None = None  # another with its prompt, which is to be computed once
     is_streamed: bool = True  # whether anybody wants its text before it is finished
     block_table: list[int] = field(default_factory=list)
     num_sent_blocks: int = 0  # of them, in row table_row of the tables on the device

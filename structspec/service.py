@@ -24,7 +24,7 @@ from structspec.metrics import Metrics
 from structspec.models import load_model
 from structspec.models.loading import DType, choose_device, choose_dtype
 from structspec.options import Task
-from structspec.policy import resample, unless_unsupported
+from structspec.policy import resample, sibling, unless_unsupported
 from structspec.prompting import show_schema
 from structspec.reasoning_plan import Reasoner
 from structspec.request import NO_USAGE, Request, SamplingParams, Usage
@@ -136,6 +136,20 @@ class Service:
         request.prediction_token_ids = self._encode_prediction(task.prediction)
         return Prepared(request, task)
 
+    def prepare_all(
+        self, prompts: Sequence[Prompt], task: Task, num_outputs: int | None = None
+    ) -> list[Prepared]:
+        """Prepare prompts, each so many times in a row; each is tokenised and computed once."""
+        prepared: list[Prepared] = []
+        for prompt in prompts:
+            first = self.prepare(prompt, task)
+            prepared.append(first)
+            for index in range(1, num_outputs or 1):
+                request = self._again(first.request, sibling(first.request.params, index))
+                request.leader = first.request
+                prepared.append(Prepared(request, task))
+        return prepared
+
     def start(self, prepared: Prepared, listener: Listener, *, is_streamed: bool = False) -> None:
         """Hand a prepared request to the engine; text comes in pieces only if it is streamed."""
         prepared.request.is_streamed = is_streamed
@@ -163,16 +177,20 @@ class Service:
         if not isinstance(result, OutputInvalid) or prepared.attempt >= prepared.task.max_attempts:
             return None
         assert result.usage is not None
-        last = prepared.request
-        request = Request(
+        request = self._again(prepared.request, resample(prepared.request.params))
+        return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)
+
+    def _again(self, other: Request, params: SamplingParams) -> Request:
+        """A request for the same as another, drawn otherwise."""
+        return Request(
             next(self._request_ids),
-            last.prompt_token_ids,
-            resample(last.params),
-            last.max_tokens,
-            last.compiled,
-            last.wrappers,
-            last.reasoning and last.reasoning.fresh(),
-            prediction_token_ids=last.prediction_token_ids,
+            other.prompt_token_ids,
+            params,
+            other.max_tokens,
+            other.compiled,
+            other.wrappers,
+            other.reasoning and other.reasoning.fresh(),
+            prediction_token_ids=other.prediction_token_ids,
         )
         return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)
 

@@ -42,6 +42,16 @@ def of_one_prompt(llm: LLM) -> None:
     assert_type(llm.generate_raw("x", return_errors=True), Generation | Exception)
 
 
+def of_several_outputs(llm: LLM, prompts: Sequence[str]) -> None:
+    assert_type(llm.generate("x", n=2), list[str])
+    assert_type(llm.generate("x", n=2, schema=Person), list[Person])
+    assert_type(llm.generate(prompts, n=2), list[list[str]])
+    assert_type(llm.generate(prompts, n=2, schema=Person), list[list[Person]])
+    assert_type(llm.generate_raw("x", n=2), list[Generation])
+    assert_type(llm.generate_raw(prompts, n=2), list[list[Generation]])
+    assert_type(llm.generate_raw("x", n=2, return_errors=True), list[Generation | Exception])
+
+
 def of_messages(llm: LLM, messages: list[dict[str, str]]) -> None:
     assert_type(llm.generate(messages), str)
     assert_type(llm.generate(messages, schema=Person), Person)

@@ -50,6 +50,11 @@ class BlockManager:
                 request.block_table.append(block_id)
         return len(request.block_table) * self.block_size
 
+    def has_beginning(self, request: Request) -> bool:
+        """Whether all of a request's prompt that others might reuse can be reused by now."""
+        num_blocks = (request.num_prompt_tokens - 1) // self.block_size
+        return not self._keeps_prefixes or request.num_kept_blocks >= num_blocks
+
     def keep(self, request: Request, num_tokens: int) -> None:
         """Remember the text of a request's full blocks among its first computed tokens."""
         num_blocks = num_tokens // self.block_size

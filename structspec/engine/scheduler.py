@@ -277,6 +277,16 @@ class Scheduler:
         # they come for free with it: else the grammar, once ready, would wait for their step.
         return num_missing - 1 if num_missing > self._num_free_tokens else 0
 
+    def _waits_for_leader(self, request: Request) -> bool:
+        """Whether another request is still computing what both begin with.
+
+        Not once it has begun: the other may then wait behind it.
+        """
+        leader = request.leader
+        if leader is None or leader.is_finished or request.stats.num_preemptions:
+            return False
+        return not self._block_manager.has_beginning(leader)
+
     def _fit_rows(self, request: Request, num_tokens: int, shares: Sequence[Share]) -> int:
         """So many of a request's tokens as there is room for rows, for prompt_logprobs.
 
@@ -315,6 +325,8 @@ class Scheduler:
             request = self._waiting[0]
             if request.num_pending:
                 break  # preempted while a step ran: what it brings is part of what to compute
+            if self._waits_for_leader(request):
+                break
             num_cached = request.num_computed_tokens = self._block_manager.reuse(request)
             num_tokens = min(self._num_wanted(request), budget)
             if num_tokens > 1:
