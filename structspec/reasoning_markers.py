@@ -40,10 +40,12 @@ def find_markers(vocabulary: Vocabulary, chat_template: str | None) -> Markers |
     if set(_OF_HARMONY) <= set(vocabulary.special_tokens):
         return HARMONY
     for markers in KNOWN:
-        if all(_is_token(marker, vocabulary) for marker in markers):
+        if all(_is_token(marker, vocabulary) for marker in (markers.start, markers.end)):
             return markers
     for markers in KNOWN:
-        if chat_template and all(marker in chat_template for marker in markers):
+        if chat_template and all(
+            marker in chat_template for marker in (markers.start, markers.end)
+        ):
             return markers
     return None
 
