@@ -71,7 +71,7 @@ class Boundary:
         self.answer_ids = self._chain(spelling.next_of(self.answer, answer), len(self.answer))
         self.line_breaks = line_breaks
         breaks = (b"\n" * n for n in range(1, line_breaks + 1))
-        self.break_ids = frozenset(spelling.ids[text] for text in breaks if text in spelling.ids)
+        self.break_ids = frozenset(token_id for text in breaks for token_id in spelling.all(text))
         self.break_row = row_of(self.break_ids, vocabulary)
         self.after_end = State(BREAK) if self.break_ids else ENDED
         self._rows = self._make_rows(spelling)

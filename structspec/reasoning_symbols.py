@@ -51,6 +51,10 @@ class Spelling:
             )
         return found
 
+    def all(self, text: bytes) -> list[int]:
+        """The tokens that are this text; of a byte there may be two."""
+        return [t for t, data in self._by_first.get(text[0], ()) if data == text]
+
     def along(self, text: bytes) -> list[int]:
         """The tokens that a text begins with, or that begin with the whole of it."""
         near = self._by_first.get(text[0], ())
