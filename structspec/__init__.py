@@ -40,6 +40,7 @@ from structspec.reasoning import Reasoning
 from structspec.request import SamplingParams, Usage
 from structspec.speculation import Speculation
 from structspec.speculative_config import SpeculativeConfig
+from structspec.token_logprob import TokenLogprob
 from structspec.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ __all__ = [
     "SpeculativeConfig",
     "StructspecError",
     "StructuralTag",
+    "TokenLogprob",
     "ToolCall",
     "Tools",
     "Truncated",

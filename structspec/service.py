@@ -192,7 +192,6 @@ class Service:
             other.reasoning and other.reasoning.fresh(),
             prediction_token_ids=other.prediction_token_ids,
         )
-        return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)
 
     def metrics(self) -> Metrics:
         """What the engine has done so far; closed ones still tell."""

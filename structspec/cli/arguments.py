@@ -10,6 +10,7 @@ from structspec.cli.constraints import add_compiling, add_policy, add_text_const
 from structspec.cli.demo import run_demo
 from structspec.cli.explain import add_explain
 from structspec.cli.generate import run_generate
+from structspec.cli.logits import add_logits
 from structspec.cli.reasoning import add_reasoning
 from structspec.cli.speculation import add_prediction, add_speculation
 
@@ -139,6 +140,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     ):
         plural = name.removeprefix("--").replace("-", "_") + "s"
         group.add_argument(name, dest=plural, action="append", type=int, metavar="ID", help=says)
+    add_logits(group)
     group.add_argument(
         "--no-speculation",
         dest="speculative",

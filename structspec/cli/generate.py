@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from structspec.cli.inputs import load_schema, read_file
+from structspec.cli.logits import read_logit_bias
 from structspec.cli.reasoning import read_reasoning
 from structspec.cli.speculation import check_speculation, read_prediction, read_speculation
 from structspec.config import EngineConfig
@@ -21,6 +22,8 @@ PASSED_ON = (
     *("regex", "backend", "on_unsupported", "max_attempts", "style", "property_order", "closed"),
     *("schema_in_prompt", "temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop"),
     *("min_tokens", "bad_words", "allowed_token_ids", "stop_token_ids"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+    *("logprobs", "logprobs_mode", "prompt_logprobs"),
     *("speculative", "max_reasoning_tokens"),
 )
 
@@ -88,6 +91,7 @@ def read_arguments(options: argparse.Namespace) -> dict[str, Any]:
     if options.grammar is not None:
         arguments["grammar"] = read_file(options.grammar)
     arguments["prediction"] = read_prediction(options)
+    arguments["logit_bias"] = read_logit_bias(options)
     arguments["reasoning"] = read_reasoning(options)
     return {name: value for name, value in arguments.items() if value is not None}
 
@@ -100,6 +104,7 @@ def as_json(generation: Generation, *, is_json: bool) -> str:
             "text": generation.text,
             "reasoning": generation.reasoning,
             "token_ids": generation.token_ids,
+            **_logprobs_as_json(generation),
             "finish_reason": generation.finish_reason,
             "usage": dataclasses.asdict(generation.usage),
             "stats": _stats_as_json(generation.stats),
@@ -108,6 +113,15 @@ def as_json(generation: Generation, *, is_json: bool) -> str:
         },
         ensure_ascii=False,
     )
+
+
+def _logprobs_as_json(generation: Generation) -> dict[str, Any]:
+    told = {"logprobs": generation.logprobs, "prompt_logprobs": generation.prompt_logprobs}
+    return {
+        name: [dataclasses.asdict(one) for one in logprobs]
+        for name, logprobs in told.items()
+        if logprobs is not None
+    }
 
 
 def _stats_as_json(stats: RequestStats) -> dict[str, Any]:

@@ -76,7 +76,6 @@ class Scheduler:
         """How many requests have KV blocks."""
         return len(self._running)
 
-        request.start_wrapping(self._vocabulary)
     def add(self, request: Request) -> None:
         """Queue a new request."""
         if request.wrappers and request.compiled is None:
