@@ -424,6 +424,9 @@ def test_every_request_writes_what_it_would_write_alone(
         )
         assert request.text.text.encode() == answer + progress.finish()
         assert request.usage.reasoning_tokens == progress.num_tokens
+        if ask.texts is not None and request.finish_reason == "stop":
+            assert request.stats.constraint_start == progress.num_before, "it never engaged"
+            assert request.text.text in ask.texts
 
 
 NUM_SAMPLES = 2000
