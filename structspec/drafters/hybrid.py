@@ -58,8 +58,9 @@ class HybridDrafter:
         self._find_stop = StopFinder(vocabulary)
         self._remembered_match = min(_REMEMBERED_MATCH, config.suffix_decoding_max_tree_depth - 1)
         self._prediction = PredictionDrafter(lambda request: request.prediction_token_ids)
+        # of each kind what is surer than any other's rest, and that rest
         self._kinds: dict[str, tuple[_Take, ...]] = {
-            "forced": (self._take_forced,),
+            "forced": (self._take_forced, self._take_held_back),
             "prediction": (self._take_predicted,),
             "suffix": (self._take_likely,),
             "ngram": (self._look_up_surely, self._look_up),
@@ -136,16 +137,13 @@ class HybridDrafter:
             matcher.rollback(len(walk.token_ids))
 
     def _order_of(self, chain: tuple[str, ...]) -> list[tuple[str, _Take]]:
-        """What to try, and who drafts by it.
-
-        The last token of a forced text comes where the drafts that are surer end.
-        """
-        order = [(name, take) for name in chain for take in self._kinds[name]]
-        if "forced" in chain:
-            names = [name for name, _ in order]
-            is_weak_later = "ngram" in names[names.index("forced") :]
-            place = order.index(("ngram", self._look_up)) if is_weak_later else len(order)
-            order.insert(place, ("forced", self._take_held_back))
+        """What to try, and who drafts by it: all that is sure before the rest."""
+        order = [
+            (name, take)
+            for place in range(2)
+            for name in chain
+            for take in self._kinds[name][place : place + 1]
+        ]
         self._orders[chain] = order
         return order
 

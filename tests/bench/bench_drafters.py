@@ -1,11 +1,11 @@
-"""Tokens per target step and speed beside plain decoding, by drafter and kind of work.
+"""Tokens per target step by drafter and kind of work, and speed beside plain decoding.
 
-python -m tests.bench.bench_drafters [--method hybrid --method forced] [--lines FILE]
+python -m tests.bench.bench_drafters [--method hybrid] [--work copy] [--tasks 4] [--lines FILE]
 
-Two engines are open at once, one that drafts nothing. Each task is written by both, one right after
-the other, at temperature 0; both must write the same. The ratio of speeds is that of all seconds of
-a kind, prompts included. Nothing is remembered from task to task but in rows marked "again", where
-the same kind of work is asked for once more, with other words.
+Every task is written at temperature 0 by an engine that drafts nothing and by those whose method is
+`--timed`, one right after the other; all must write the same. Drafts change no token, so the steps
+of a drafter are found by replaying that output. Nothing is remembered from task to task but in the
+rows marked "again": of these the first half of a kind of work is not counted.
 """
 
 from __future__ import annotations
@@ -13,121 +13,169 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from structspec import LLM, EngineConfig, SpeculativeConfig
-from structspec.request import Request
+from structspec.drafters.base import Drafter
+from structspec.drafters.registry import make_drafter
+from structspec.options import resolve_options
+from structspec.request import Request, RequestStatus
 from structspec.speculative_config import Method
 from tests.bench.drafting_tasks import tasks_by_kind
 from tests.bench.timing import print_table
+from tests.drafters.replay import Step, replay
 from tests.real_requests import Pair, run_alone
 
 METHODS: tuple[Method, ...] = ("forced", "ngram", "suffix", "prediction", "hybrid")
-COLUMNS = ("drafter", "work", "tokens", "steps", "tokens / step", "accepted", "speed / plain")
+REMEMBERING = ("suffix", "hybrid")
+WORK_OF = {  # others have nothing to draft from
+    "forced": ("extraction", "tool calls", "agent loop", "16 schemas", "copy"),
+    "prediction": ("code edit",),
+}
+COLUMNS = ("work", "drafter", "tokens", "steps", "tokens / step", "accepted", "speed / plain")
+Figure = dict[str, Any]  # plain values that can be written as JSON
 
 
 class Written(NamedTuple):
-    """One task's request, and how long it took."""
+    """What an engine wrote, and how long it took."""
 
-    request: Request
+    token_ids: list[int]
     seconds: float
 
 
-def open_engine(method: Method, num_tokens: int | None, *, remembers: bool = False) -> LLM:
-    """An engine in which a prompt that comes again is as dear as the first time."""
-    settings: dict[str, Any] = {"method": method}
-    if method in ("suffix", "hybrid") and not remembers:
+def settings_of(method: Method, num_tokens: int, *, remembers: bool = False) -> SpeculativeConfig:
+    """A method's configuration."""
+    settings: dict[str, Any] = {"method": method, "num_speculative_tokens": num_tokens}
+    if method in REMEMBERING and not remembers:
         settings["suffix_decoding_max_cached_requests"] = 0
-    if num_tokens is not None and method != "none":
-        settings["num_speculative_tokens"] = num_tokens
-    config = EngineConfig(
-        enable_prefix_caching=False, speculative=SpeculativeConfig.from_dict(settings)
-    )
-    return LLM("smollm2-135m", config=config)
+    return SpeculativeConfig.from_dict(settings)
+
+
+def open_engine(speculative: SpeculativeConfig) -> LLM:
+    """An engine in which a prompt that comes again is as dear as the first time; warmed up."""
+    config = EngineConfig(enable_prefix_caching=False, speculative=speculative)
+    llm = LLM("smollm2-135m", config=config)
+    run_alone(llm, [("Hello", {})], max_tokens=4, temperature=0)
+    return llm
 
 
 def write(llm: LLM, pair: Pair) -> Written:
     """One task, alone."""
     start = time.perf_counter()
     [request] = run_alone(llm, [pair], temperature=0)
-    return Written(request, time.perf_counter() - start)
+    return Written(request.output_token_ids, time.perf_counter() - start)
+
+
+def fresh_request(llm: LLM, pair: Pair) -> Request:
+    """A request that has written nothing, its matcher ready."""
+    request = llm._service.prepare(pair[0], resolve_options(pair[1])).request
+    if request.compiled is not None:
+        request.start_matching(request.compiled.result())
+    return request
+
+
+def steps_to(
+    llm: LLM, drafter: Drafter, pairs: Sequence[Pair], outputs: Sequence[list[int]], most: int
+) -> list[list[Step]]:
+    """The steps that a drafter would have taken to each of these outputs, one after the other."""
+    steps = []
+    for pair, token_ids in zip(pairs, outputs, strict=True):
+        request = fresh_request(llm, pair)
+        steps.append(replay(drafter, request, token_ids, most))
+        request.status = RequestStatus.FINISHED
+    return steps
 
 
 def figure(
-    method: str, kind: str, drafted: Sequence[Written], plain: Sequence[Written]
-) -> dict[str, Any]:
+    kind: str, name: str, outputs: Sequence[list[int]], steps: Sequence[list[Step]]
+) -> Figure:
     """What a drafter brought on one kind of work."""
-    for one, other in zip(drafted, plain, strict=True):
-        assert one.request.output_token_ids == other.request.output_token_ids
-    stats = [one.request.stats for one in drafted]
-    num_tokens = sum(one.request.num_output_tokens for one in drafted)
-    num_steps = sum(one.num_target_steps for one in stats)
-    seconds, plain_seconds = (sum(one.seconds for one in runs) for runs in (drafted, plain))
+    flat = [step for task in steps for step in task]
+    num_tokens = sum(map(len, outputs))
     return {
-        "method": method,
         "work": kind,
+        "drafter": name,
         "tokens": num_tokens,
-        "steps": num_steps,
-        "tokens_per_step": num_tokens / num_steps,
-        "drafted": sum(one.num_drafted for one in stats),
-        "accepted": sum(one.num_accepted for one in stats),
-        "forced_drafted": sum(one.num_forced_drafted for one in stats),
-        "forced_accepted": sum(one.num_forced_accepted for one in stats),
-        "seconds": seconds,
-        "plain_seconds": plain_seconds,
+        "steps": len(flat),
+        "tokens_per_step": num_tokens / len(flat),
+        "tokens_per_step_by_task": [
+            len(token_ids) / len(task) for token_ids, task in zip(outputs, steps, strict=True)
+        ],
+        "drafted": sum(len(step.token_ids) for step in flat),
+        "accepted": sum(step.num_accepted for step in flat),
+        "forced_drafted": sum(sum(step.is_forced) for step in flat),
+        "forced_accepted": sum(sum(step.is_forced[: step.num_accepted]) for step in flat),
     }
 
 
 def measure(
-    plain: LLM, method: Method, kinds: Sequence[str], num_tokens: int | None
-) -> Iterator[dict[str, Any]]:
-    """Each kind of work, and where something is remembered, its second half once the first was."""
-    tasks = tasks_by_kind()
-    with open_engine(method, num_tokens) as llm:
-        write(llm, tasks["extraction"][0])  # warms up
-        for kind in kinds:
-            runs = [(write(llm, pair), write(plain, pair)) for pair in tasks[kind]]
-            yield figure(method, kind, *zip(*runs, strict=True))
-    if method in ("suffix", "hybrid"):
-        with open_engine(method, num_tokens, remembers=True) as llm:
-            for kind in kinds:
-                pairs = tasks[kind]
-                half = len(pairs) // 2
-                run_alone(llm, pairs[:half], temperature=0)
-                runs = [(write(llm, pair), write(plain, pair)) for pair in pairs[half:]]
-                yield figure(method, f"{kind}, again", *zip(*runs, strict=True))
+    engines: Mapping[str, LLM],
+    kind: str,
+    pairs: Sequence[Pair],
+    methods: Sequence[Method],
+    most: int,
+) -> list[Figure]:
+    """What each drafter brings on one kind of work; the ratio of speeds is of all its seconds."""
+    runs = [{name: write(llm, pair) for name, llm in engines.items()} for pair in pairs]
+    outputs = [run["none"].token_ids for run in runs]
+    plain = engines["none"]
+    figures = []
+    for method in methods:
+        if kind not in WORK_OF.get(method, (kind,)):
+            continue
+        drafter = make_drafter(plain._service.vocabulary, settings_of(method, most))
+        found = figure(kind, method, outputs, steps_to(plain, drafter, pairs, outputs, most))
+        if method in engines:
+            assert all(run[method].token_ids == run["none"].token_ids for run in runs)
+            seconds = {name: sum(run[name].seconds for run in runs) for name in ("none", method)}
+            found["speed_ratio"] = seconds["none"] / seconds[method]
+        figures.append(found)
+        if method in REMEMBERING:
+            config = settings_of(method, most, remembers=True)
+            drafter = make_drafter(plain._service.vocabulary, config)
+            steps, half = steps_to(plain, drafter, pairs, outputs, most), len(pairs) // 2
+            figures.append(figure(kind, f"{method}, again", outputs[half:], steps[half:]))
+    return figures
 
 
-def row(found: dict[str, Any]) -> tuple[object, ...]:
+def row(found: Figure) -> tuple[object, ...]:
     """Of the table."""
-    num_drafted = found["drafted"]
     return (
-        found["method"],
         found["work"],
+        found["drafter"],
         found["tokens"],
         found["steps"],
         f"{found['tokens_per_step']:.2f}",
-        f"{found['accepted']} of {num_drafted}",
-        f"{found['plain_seconds'] / found['seconds']:.2f}",
+        f"{found['accepted']} of {found['drafted']}",
+        f"{found['speed_ratio']:.2f}" if "speed_ratio" in found else "",
     )
 
 
 def main() -> None:
     """Print the table; lines of JSON as they come."""
     parser = argparse.ArgumentParser(description=__doc__)
-    kinds = list(tasks_by_kind())
+    tasks = tasks_by_kind()
     parser.add_argument("--method", action="append", choices=METHODS)
-    parser.add_argument("--work", action="append", choices=kinds)
-    parser.add_argument("--spec-tokens", type=int, help="of one request in one step")
+    parser.add_argument("--timed", action="append", choices=METHODS, help="default: hybrid")
+    parser.add_argument("--work", action="append", choices=list(tasks))
+    parser.add_argument("--tasks", type=int, help="of each kind; default: all")
+    parser.add_argument("--spec-tokens", type=int, default=15, help="of one request in one step")
     parser.add_argument("--lines", type=Path, help="append each figure as a line of JSON")
     options = parser.parse_args()
     rows = []
-    with open_engine("none", None) as plain:
-        write(plain, tasks_by_kind()["extraction"][0])  # warms up
-        for method in options.method or METHODS:
-            for found in measure(plain, method, options.work or kinds, options.spec_tokens):
+    with ExitStack() as stack:
+        none = SpeculativeConfig(method="none")
+        engines = {"none": stack.enter_context(open_engine(none))}
+        for method in options.timed or ["hybrid"]:
+            config = settings_of(method, options.spec_tokens)
+            engines[method] = stack.enter_context(open_engine(config))
+        for kind in options.work or tasks:
+            methods = options.method or METHODS
+            pairs = tasks[kind][: options.tasks]
+            for found in measure(engines, kind, pairs, methods, options.spec_tokens):
                 rows.append(row(found))
                 print(json.dumps(found), flush=True)
                 if options.lines is not None:

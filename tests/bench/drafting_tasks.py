@@ -105,6 +105,18 @@ def tool_call(ask: str) -> Pair:
     return f"Tools:\n{listed}\nCall the right one. {ask}", {"grammar": tools}
 
 
+def _agent_loop() -> list[Pair]:
+    """Rounds of one loop: a prompt has all calls and answers before it, and asks for the next."""
+    pairs, history = [], ""
+    for hour in range(8, 14):
+        city = ("Paris", "Oslo")[hour % 2]
+        ask = f"{history}It is {hour}:00. Look up the weather in {city} in celsius."
+        pairs.append(tool_call(ask))
+        call = {"name": "get_weather", "arguments": {"city": city, "unit": "celsius"}}
+        history += f"{json.dumps(call)}\n{json.dumps({'temperature': hour, 'sky': 'clear'})}\n"
+    return pairs
+
+
 def _schemas() -> list[Pair]:
     bounded = WORKLOAD["bounded"]
     return [(WORKLOAD["prompts"][name], {"schema": bounded[name]}) for name in bounded]
@@ -142,6 +154,7 @@ def tasks_by_kind() -> dict[str, Sequence[Pair]]:
     kinds = {
         "extraction": _extraction(),
         "tool calls": [tool_call(ask) for ask in ASKS],
+        "agent loop": _agent_loop(),
         "16 schemas": _schemas(),
         "copy": _copies(),
         "chat": _chat(),
