@@ -277,6 +277,8 @@ class Request:
     text: OutputText = field(init=False)
     arrival_time: float = field(default_factory=time.perf_counter)
     token_time: float = 0.0  # when its last tokens were taken in
+    num_guesses_tried: float = 0.0  # of its last drafts, the older the less
+    num_guesses_held: float = 0.0  # of them
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)

@@ -17,6 +17,7 @@ Method = Literal[
 ]
 DRAFTER_NAMES = ("forced", "prediction", "suffix", "ngram")  # the surest first
 METHODS: tuple[Method, ...] = get_args(Method)
+BatchSizeRange = tuple[int, int, int]  # its first and last number of requests, and the drafts
 
 _DEFAULT_NUM_TOKENS = 15  # with the bonus row 16 rows, as cheap on a CPU as one
 _NOT_YET = ("draft_model", "eagle", "eagle3", "medusa", "mtp", "dflash", "dspark")
@@ -28,9 +29,6 @@ _METHODS_OF: dict[str, tuple[Method, ...]] = {
     "suffix_decoding_": ("suffix", "hybrid", "custom_class"),
     "max_guess_rows": ("hybrid", "custom_class"),
 }
-
-_GUESS_ROWS_ON_CPU = 12  # more cost about as much as they bring
-_GUESS_ROWS_ON_GPU = 64  # where rows are cheap; whether guesses pay is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,9 @@ class SpeculativeConfig:
     method: Method | None = None
     model: str | None = None  # "package.module.Class", called with (vocabulary, config)
     num_speculative_tokens: int = _DEFAULT_NUM_TOKENS
-    max_guess_rows: int | None = None  # rows of a step with guesses; None: 12, on a GPU 64
+    # (first, last, tokens) by how many requests draft at once, from 1 on; None: what pays
+    num_speculative_tokens_per_batch_size: Sequence[BatchSizeRange] | None = None
+    max_guess_rows: int | None = None  # rows of a step with guesses; None: as many as pay
     prompt_lookup_min: int = 1
     prompt_lookup_max: int = 5
     suffix_decoding_max_tree_depth: int = 24  # tokens of a match and what follows it
@@ -78,6 +78,7 @@ class SpeculativeConfig:
             raise InvalidRequest("suffix_decoding_max_cached_requests must be 0 or at least 4")
         self._check_method()
         self._check_clashes()
+        self._read_table()
         check_verification(self)
         if isinstance(self.synthetic_acceptance_rates, list):  # as JSON has it
             object.__setattr__(
@@ -99,11 +100,10 @@ class SpeculativeConfig:
                 )
         return cls(**settings)
 
-    def guess_rows(self, device_type: str = "cpu") -> int:
+    @property
+    def guess_rows(self) -> int:
         """Drafts that may well be wrong are made only while a step has no more rows than this."""
-        if self.max_guess_rows is not None:
-            return self.max_guess_rows
-        return _GUESS_ROWS_ON_GPU if device_type == "cuda" else _GUESS_ROWS_ON_CPU
+        return sys.maxsize if self.max_guess_rows is None else self.max_guess_rows
 
     @property
     def resolved_method(self) -> Method:
@@ -134,6 +134,21 @@ class SpeculativeConfig:
             if field.name.startswith(beginning) and getattr(self, field.name) != field.default
         ]
 
+    def _read_table(self) -> None:
+        """Check num_speculative_tokens_per_batch_size, and make tuples of JSON's lists."""
+        name = "num_speculative_tokens_per_batch_size"
+        table = self.num_speculative_tokens_per_batch_size
+        if table is None:
+            return
+        clashes = {"method": "none", "num_speculative_tokens": 0}
+        for other, value in clashes.items():
+            if getattr(self, other) == value:
+                raise InvalidRequest(f"{name} contradicts {other}={value!r}")
+        if self.max_guess_rows is not None:
+            raise InvalidRequest(f"{name} contradicts max_guess_rows; pass one of them")
+        check_batch_sizes(name, table, self.num_speculative_tokens)
+        object.__setattr__(self, name, tuple(map(tuple, table)))
+
     def _check_method(self) -> None:
         if self.method in _NOT_YET:
             raise InvalidRequest(
@@ -163,6 +178,28 @@ class SpeculativeConfig:
                 raise InvalidRequest(
                     f"method {method!r} contradicts {name}, which is of {' and '.join(methods)}"
                 )
+
+
+def check_batch_sizes(name: str, table: object, most: int) -> None:
+    """Raise InvalidRequest unless these are (first, last, tokens), from 1 on and without gaps."""
+    if not isinstance(table, Sequence) or isinstance(table, str) or not table:
+        raise InvalidRequest(f"{name} must be a list of (first, last, tokens), not {table!r}")
+    expected = 1
+    for index, line in enumerate(table):
+        place = f"{name}[{index}]"
+        is_line = isinstance(line, Sequence) and not isinstance(line, str) and len(line) == 3
+        if not is_line or not all(type(number) is int for number in line):
+            raise InvalidRequest(f"{place} must be three integers: first, last, tokens; not {line!r}")
+        first, last, num_tokens = line
+        if first != expected or last < first:
+            raise InvalidRequest(
+                f"{place} must begin at {expected} and end no earlier, not {first} to {last}"
+            )
+        if not 0 <= num_tokens <= most:
+            raise InvalidRequest(
+                f"{place} must have 0 to num_speculative_tokens={most} tokens, not {num_tokens}"
+            )
+        expected = last + 1
 
 
 def _is_dotted_path(model: object) -> bool:

@@ -46,9 +46,7 @@ class HybridDrafter:
     In steps with too many requests for guesses it does nothing but take what is certain.
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, config: SpeculativeConfig, device_type: str = "cpu"
-    ) -> None:
+    def __init__(self, vocabulary: Vocabulary, config: SpeculativeConfig) -> None:
         self._vocabulary = vocabulary
         self._ngram = NgramDrafter(config)
         self._copier = TextCopier(vocabulary)
@@ -67,7 +65,7 @@ class HybridDrafter:
         }
         self._orders: dict[tuple[str, ...], list[tuple[str, _Take]]] = {}
         self._stop_token_ids = frozenset(vocabulary.stop_token_ids)
-        self._max_guess_rows = config.guess_rows(device_type)
+        self._max_guess_rows = config.guess_rows
         self._num_speculative_tokens = config.num_speculative_tokens
 
     def propose(self, batch: Batch) -> Draft:
@@ -103,12 +101,14 @@ class HybridDrafter:
         return sum(
             scheduled.is_sampled
             and scheduled.allows_guesses
+            and scheduled.max_num_guesses > 0
             and scheduled.request.params.speculative
             for scheduled in batch.requests
         )
 
     def _propose_one(self, scheduled: ScheduledRequest, max_num_guessed: int) -> Walk:
         request, num_slots = scheduled.request, count_slots(scheduled)
+        max_num_guessed = min(max_num_guessed, scheduled.max_num_guesses)
         walk = Walk(request, request.matcher, num_slots, max_num_guessed, self._stop_token_ids)
         if num_slots <= 0:
             return walk

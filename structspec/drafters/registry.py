@@ -35,8 +35,6 @@ def make_drafter(
     vocabulary: Vocabulary, config: SpeculativeConfig, device_type: str = "cpu"
 ) -> Drafter:
     """The drafter that `config` describes; raises InvalidRequest for a class that is none."""
-    if config.resolved_method == "hybrid":
-        return HybridDrafter(vocabulary, config, device_type)
     if config.resolved_method == "ngram_gpu":
         return NgramGpuDrafter(config, torch.device(device_type))
     return _MAKERS[config.resolved_method](vocabulary, config)
@@ -56,6 +54,7 @@ def _make_custom(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:
 
 
 _MAKERS: dict[Method, _Maker] = {
+    "hybrid": HybridDrafter,
     "forced": lambda vocabulary, config: ForcedDrafter(vocabulary),
     "prediction": lambda vocabulary, config: PredictionDrafter(
         lambda request: request.prediction_token_ids

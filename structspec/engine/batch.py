@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,6 +46,7 @@ class ScheduledRequest(NamedTuple):
     num_preemptions: int = 0  # so far: one that is preempted meanwhile has to compute all again
     allows_guesses: bool = True  # in this step
     num_divergences: int = 0  # so far
+    max_num_guesses: int = sys.maxsize  # of its drafts so many may be neither certain nor forced
     num_prompt_rows: int = 0  # its first so many tokens have rows of logits, for prompt_logprobs
 
     @property

@@ -12,9 +12,11 @@ import torch
 from structspec.config import EngineConfig
 from structspec.drafters.registry import make_drafter
 from structspec.engine.block_manager import BlockManager
+from structspec.engine.cost_model import CostModel, measure_steps
 from structspec.engine.device_runner import DeviceRunner
 from structspec.engine.device_sampler import DeviceSampler
-from structspec.engine.engine import Engine, Runner, Sampler
+from structspec.engine.draft_length import AdaptiveLengths, DraftLengths, TableLengths
+from structspec.engine.engine import Engine, Sampler
 from structspec.engine.lanes import Lanes
 from structspec.engine.memory import max_num_logits_rows
 from structspec.engine.model_runner import ModelRunner
@@ -45,7 +47,7 @@ _NUM_FREE_ON_GPU = 16  # rows of one tile: reading the weights takes longer than
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    runner: Runner
+    runner: ModelRunner | DeviceRunner
     sampler: Sampler
     num_blocks: int
 
@@ -84,15 +86,34 @@ def build_engine(
                 kv_cache_usage=lambda: 1 - block_manager.num_free_blocks / parts.num_blocks,
                 grammar=grammar_metrics,
             ),
+            draft_lengths=_draft_lengths(parts.runner, config),
         ),
         make_drafter(vocabulary, config.speculative, loaded.network.device.type),
         parts.runner,
         Masker(vocabulary, is_pinned=is_cuda),
         parts.sampler,
         runs_ahead=is_cuda and config.async_scheduling,
-        pace=Pace(is_optimistic=is_cuda and config.optimistic_sampling),
+        pace=Pace(
+            is_optimistic=is_cuda and config.optimistic_sampling,
+            is_told=config.speculative.num_speculative_tokens_per_batch_size is not None,
+        ),
     )
     return BuiltEngine(engine, max_model_len)
+
+
+def _draft_lengths(
+    runner: ModelRunner | DeviceRunner, config: EngineConfig
+) -> DraftLengths | None:
+    """By the table that was given, else by what steps cost; None where nothing is drafted."""
+    speculative = config.speculative
+    if speculative.num_speculative_tokens_per_batch_size is not None:
+        return TableLengths(speculative.num_speculative_tokens_per_batch_size)
+    if speculative.num_speculative_tokens == 0:
+        return None
+    start = time.perf_counter()
+    seconds = measure_steps(runner.run_idle, runner.idle_sizes)
+    logger.info("steps were measured after %.1f s", time.perf_counter() - start)
+    return AdaptiveLengths(CostModel(seconds, is_padded=runner.is_padded))
 
 
 def _cpu_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:

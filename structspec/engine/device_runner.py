@@ -119,6 +119,27 @@ class DeviceRunner:
             else:
                 self._run_whole(size, 1)
 
+    @property
+    def idle_sizes(self) -> Sequence[int]:
+        """Numbers of rows whose steps tell what all others cost."""
+        return self.logits_sizes
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether steps are padded to certain numbers of rows."""
+        return self.can_capture
+
+    def run_idle(self, num_rows: int) -> None:
+        """Compute a step of so many rows with drafts and wait for it; block 0 is scribbled."""
+        size = self._mixed_sizes[bisect.bisect_left(self._mixed_sizes, self._mixed(num_rows))]
+        if self._can_split:
+            self._body(size)
+            self.head(self.hidden(self.fit_logits(num_rows)))
+        else:
+            self._run_whole(size, num_rows)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
     def hidden(self, num_rows: int) -> Tensor:
         """Where the body leaves what the head turns into logits, [num_rows, hidden_size].
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from structspec.config import EngineConfig
-from structspec.engine.batch import Batch, Drafting, ScheduledRequest
+from structspec.engine.batch import Batch, Draft, Drafting, ScheduledRequest
 from structspec.engine.block_manager import BlockManager
+from structspec.engine.draft_length import DraftLengths, TableLengths
+from structspec.engine.progress import Verified
 from structspec.request import Request
 
 
@@ -17,6 +19,9 @@ class Share(NamedTuple):
     request: Request
     num_tokens: int
     is_sampled: bool
+
+
+_KNOWING_FORCED = ("hybrid", "forced")  # which tell certain and forced tokens from other guesses
 
 
 def count_prompt_rows(shares: Sequence[Share]) -> Sequence[int]:
@@ -37,23 +42,34 @@ class DraftSlots:
     """Shares out what a step has left for drafts; they only get what nobody else needs."""
 
     def __init__(
-        self, config: EngineConfig, block_manager: BlockManager, max_model_len: int
+        self,
+        config: EngineConfig,
+        block_manager: BlockManager,
+        max_model_len: int,
+        lengths: DraftLengths | None = None,
     ) -> None:
         self._config = config
         self._block_manager = block_manager
         self._max_model_len = max_model_len
+        self.lengths = lengths
+        self._knows_forced = config.speculative.resolved_method in _KNOWING_FORCED
+        self._landed_at: float | None = None  # when the last step was read, if it was just before
 
     def share_out(self, shares: Sequence[Share], budget: int, drafting: Drafting) -> Batch:
         """The step, its drafts' blocks reserved; `budget` is what it may still compute."""
         num_sampled = sum(share.is_sampled for share in shares)
         prompt_rows = count_prompt_rows(shares)
-        per_request = min(
+        most = min(
             self._config.speculative.num_speculative_tokens,
             max(0, self._config.max_num_draft_tokens - sum(prompt_rows)) // max(num_sampled, 1),
         )
+        if not shares:
+            self._landed_at = None
+        guesses = self._choose(shares, most, drafting)
         scheduled = []
-        for request, num_tokens, is_sampled in shares:
+        for (request, num_tokens, is_sampled), max_num_guesses in zip(shares, guesses, strict=True):
             num_slots = 0
+            per_request = most if self._has_more_slots else max_num_guesses
             if is_sampled and per_request > 0 and _may_draft(request, drafting):
                 num_slots = self._reserve(request, min(per_request, budget))
                 budget -= num_slots
@@ -68,6 +84,7 @@ class DraftSlots:
                     request.stats.num_preemptions,
                     drafting is Drafting.GUESSES,
                     request.num_divergences,
+                    max_num_guesses=max_num_guesses,
                 )
             )
         if num_prompt_rows := sum(prompt_rows):
@@ -76,6 +93,42 @@ class DraftSlots:
                 for one, num_rows in zip(scheduled, prompt_rows, strict=True)
             ]
         return Batch(scheduled, num_prompt_rows)
+
+    def verified(self, request: Request, verified: Verified) -> None:
+        """Learn from what became of a request's guesses."""
+        if self.lengths is not None and verified.num_tried:
+            self.lengths.drafted(request, *verified)
+
+    def landed(self, batch: Batch, draft: Draft, now: float) -> None:
+        """Learn from a step that was read now, unless it has computed prompts."""
+        last, self._landed_at = self._landed_at, now
+        if self.lengths is None or last is None or not (draft.num_guessing or draft.num_hopeful):
+            return
+        num_tokens = batch.num_tokens
+        if num_tokens <= len(batch.requests):
+            num_drafted = sum(map(len, draft.token_ids))
+            num_forced = sum(map(sum, draft.is_forced))
+            num_found = num_drafted - num_forced
+            self.lengths.landed(now - last, num_tokens + num_drafted, num_found, num_forced)
+
+    @property
+    def _has_more_slots(self) -> bool:
+        """Whether there are slots for certain and forced tokens, however little is guessed."""
+        return self._knows_forced and not isinstance(self.lengths, TableLengths)
+
+    def _choose(self, shares: Sequence[Share], most: int, drafting: Drafting) -> Sequence[int]:
+        """How many guesses each share may have."""
+        if self.lengths is None or drafting is not Drafting.GUESSES or most <= 0:
+            return [most] * len(shares)
+        may_draft = [
+            share.is_sampled
+            and share.request.params.speculative
+            and not share.request.is_grammar_pending
+            for share in shares
+        ]
+        requests = [share.request for share, may in zip(shares, may_draft, strict=True) if may]
+        chosen = iter(self.lengths.choose(requests, most))
+        return [next(chosen) if may else 0 for may in may_draft]
 
     def _reserve(self, request: Request, limit: int) -> int:
         """Blocks for drafts, as many as fit; +1: the token that follows them needs no slot yet."""

@@ -16,6 +16,9 @@ from structspec.models.loading import LoadedModel
 from structspec.request import Request, SamplingParams
 
 
+_IDLE_SIZES = (1, 16, 32)
+
+
 class ModelRunner:
     """The target model and its KV cache; used by one thread.
 
@@ -33,7 +36,8 @@ class ModelRunner:
             loaded.network.dtype,
             loaded.network.device,
         )
-        self._warm_up()
+        self._max_num_rows = config.max_num_batched_tokens
+        self.run_idle(1)  # compiles the kernels, rather than in the first request's time
 
     def forward(self, batch: Batch, draft: Draft, last_token_ids: Tensor | None = None) -> Tensor:
         """Float32 logits [num_rows, vocab_size]: 1 + guesses rows per sampled request, in order.
@@ -47,10 +51,21 @@ class ModelRunner:
         logits = self._network.forward(inputs, self.kv_cache)
         return logits[:num_logits_rows].float()
 
-    def _warm_up(self) -> None:
-        """Compile the kernels now rather than in the first request's time; block 0 is scribbled."""
-        request = Request(0, [0], SamplingParams(), max_tokens=1, block_table=[0])
-        self.forward(Batch([ScheduledRequest(request, 1, 0, True)]), guessed([[]]))
+    @property
+    def idle_sizes(self) -> Sequence[int]:
+        """Numbers of rows whose steps tell what all others cost; the second fills a tile."""
+        return [min(n, self._max_num_rows) for n in _IDLE_SIZES]
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether steps are padded to certain numbers of rows."""
+        return False
+
+    def run_idle(self, num_rows: int) -> None:
+        """Compute a step of so many requests with one token each; block 0 is scribbled."""
+        requests = [Request(0, [0], SamplingParams(), 1, block_table=[0]) for _ in range(num_rows)]
+        shares = [ScheduledRequest(request, 1, 0, True) for request in requests]
+        self.forward(Batch(shares), guessed([[]] * num_rows))
 
 
 def known_token_ids(scheduled: ScheduledRequest, last_token_ids: Sequence[int]) -> Sequence[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from structspec.engine.batch import DraftSource
 from structspec.request import FinishReason, Request, RequestStats
@@ -27,13 +28,23 @@ def append_tokens(
     return None
 
 
+class Verified(NamedTuple):
+    """What became of guesses that no grammar forces."""
+
+    num_held: int
+    num_tried: int  # these, and the first that did not hold; nobody knows of those behind it
+
+
 def record_draft(
     stats: RequestStats, sources: Sequence[DraftSource], num_accepted: int, num_invalid: int
-) -> None:
+) -> Verified:
     """Count a draft of a request that was verified, certain tokens among its accepted ones."""
-    num_drafted, num_left = 0, num_accepted
+    num_drafted, num_left, num_held, num_tried = 0, num_accepted, 0, 0
     for name, num_tokens in sources:
         taken = min(num_left, num_tokens)
+        if name != "forced" and num_drafted <= num_accepted:
+            num_held += taken
+            num_tried += taken + (taken < num_tokens)
         num_left -= taken
         num_drafted += num_tokens
         stats.drafted_by_source[name] = stats.drafted_by_source.get(name, 0) + num_tokens
@@ -44,6 +55,7 @@ def record_draft(
     stats.num_invalid += num_invalid
     _count(stats.draft_lengths, num_drafted)
     _count(stats.accepted_lengths, num_accepted)
+    return Verified(num_held, num_tried)
 
 
 def _count(lengths: list[int], length: int) -> None:

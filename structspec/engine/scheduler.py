@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError
 from structspec.config import EngineConfig
 from structspec.engine.batch import Batch, Draft, Drafting, Parked, SamplerOutput, ScheduledRequest
 from structspec.engine.block_manager import BlockManager
+from structspec.engine.draft_length import DraftLengths
 from structspec.engine.draft_slots import DraftSlots, Share, count_prompt_rows
 from structspec.engine.memory_pressure import MemoryPressure
 from structspec.engine.progress import append_tokens, record_draft
@@ -47,10 +48,12 @@ class Scheduler:
         num_free_tokens: int = 1,
         draws_early: bool = False,
         recorder: MetricsRecorder | None = None,
+        draft_lengths: DraftLengths | None = None,
     ) -> None:
         """`num_free_tokens`: so many in a step cost the device no more than one does.
 
         With `draws_early` a first token is drawn before its grammar is ready, which then judges it.
+        Without `draft_lengths` everybody is guessed as much as the settings allow.
         """
         self._num_free_tokens = num_free_tokens
         self._draws_early = draws_early
@@ -60,7 +63,7 @@ class Scheduler:
         self._config = config
         self._block_manager = block_manager
         self._vocabulary = vocabulary
-        self._draft_slots = DraftSlots(config, block_manager, max_model_len)
+        self.draft_slots = DraftSlots(config, block_manager, max_model_len, draft_lengths)
         self._pressure = MemoryPressure(config.max_num_batched_tokens)
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []  # oldest first
@@ -110,7 +113,7 @@ class Scheduler:
                     budget -= num_tokens
         if len(self._waiting) == num_waiting:  # else blocks are short: what left must not come back
             budget = self._admit(shares, budget)
-        return self._draft_slots.share_out(shares, budget, drafting)
+        return self.draft_slots.share_out(shares, budget, drafting)
 
     def launched(self, batch: Batch, draft: Draft) -> None:
         """Count a step's tokens as computed; their values are told to `update`, one step later."""
@@ -192,6 +195,7 @@ class Scheduler:
             elif scheduled.num_preemptions == request.stats.num_preemptions:
                 self._block_manager.keep(request, scheduled.first_position + scheduled.num_tokens)
         self.recorder.got_tokens(now, last_times)
+        self.draft_slots.landed(batch, draft, now)
 
     def take_news(self) -> list[Request]:
         """Requests with news since the last call, each once; a finished one is never told again."""
@@ -219,7 +223,8 @@ class Scheduler:
         stats.num_target_steps += bool(new)
         if drafts:
             sources = draft.sources_of(index, self._guesser)
-            record_draft(stats, sources, num_certain + num_accepted, num_invalid)
+            verified = record_draft(stats, sources, num_certain + num_accepted, num_invalid)
+            self.draft_slots.verified(request, verified)
         if stats.first_token_s is None and new:
             stats.first_token_s = request.token_time - request.arrival_time
         num_before = len(request.token_ids)
