@@ -43,7 +43,8 @@ class NgramGpuDrafter:
         self._is_cuda = device.type == "cuda"
         self._stream = _beside(device) if self._is_cuda else None
         self._rows = RequestRows()
-        self._table = torch.zeros((1, _MIN_WIDTH), dtype=torch.int32, device=device)
+        with self._lane():
+            self._table = torch.zeros((1, _MIN_WIDTH), dtype=torch.int32, device=device)
         # compiles, so that no request waits for it
         self._search(np.zeros(2, np.int64), num_requests=1, max_length=0, num_drafts=1)
 
