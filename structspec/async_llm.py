@@ -21,13 +21,12 @@ from structspec.llm import (
     Result,
     all_or_raise,
     arranged,
-    check_n,
     result_of,
     tell_when_finished,
 )
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
-from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
+from structspec.options import GenerateOptions, OtherOptions, Task, check_n, resolve_options
 from structspec.service import Prompt, Prompts, Service, split_prompts
 
 T = TypeVar("T")

@@ -18,7 +18,6 @@ from itertools import takewhile
 
 import numpy as np
 
-from structspec.errors import InvalidRequest
 from structspec.grammars.base import Bitmask, DeadEnd, Matcher, Row
 from structspec.grammars.drafts import fill_stop_row, is_allowed
 from structspec.grammars.wrapping import WrappedMatcher, Wrapper
@@ -115,10 +114,8 @@ class Limiter:
     ) -> tuple[Wrapper, ...]:
         """These wrappers of a request with its limits around them, where it has any.
 
-        Raises InvalidRequest for tokens that are not in the vocabulary.
+        Their tokens are to be of the vocabulary.
         """
-        self._check("allowed_token_ids", params.allowed_token_ids or ())
-        self._check("stop_token_ids", params.stop_token_ids)
         has_limits = params.allowed_token_ids is not None or params.bad_words or params.min_tokens
         # the end of free text needs no mask, nor do samplers where nothing else judges it
         has_ends = bool(params.stop_token_ids) and (is_constrained or bool(wrappers))
@@ -133,14 +130,6 @@ class Limiter:
             params.ignore_eos and not is_constrained,
         )
         return (*wrappers, limits)
-
-    def _check(self, name: str, token_ids: Iterable[int]) -> None:
-        last = self._vocabulary.vocab_size - 1
-        for token_id in token_ids:
-            if token_id > last:
-                raise InvalidRequest(
-                    f"{name} holds the token {token_id}, and the vocabulary ends at {last}"
-                )
 
     def _make_limits(
         self,

@@ -14,11 +14,10 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
-from structspec.errors import InvalidRequest
 from structspec.generation import Generation
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
-from structspec.options import GenerateOptions, OtherOptions, Task, resolve_options
+from structspec.options import GenerateOptions, OtherOptions, Task, check_n, resolve_options
 from structspec.service import Prepared, Prompt, Prompts, Service, split_prompts
 
 T = TypeVar("T")
@@ -282,12 +281,6 @@ class LLM:
         finally:
             if not is_finished:
                 self._service.cancel(prepared)
-
-
-def check_n(n: object) -> None:
-    """Raise InvalidRequest unless this is a number of outputs, or None."""
-    if n is not None and (type(n) is not int or n < 1):
-        raise InvalidRequest(f"n must be a number of at least 1, not {n!r}")
 
 
 def arranged(outputs: Sequence[T], n: int | None, *, is_batch: bool) -> Any:

@@ -159,6 +159,12 @@ def resolve_options(options: GenerateOptions) -> Task:
     )
 
 
+def check_n(n: object) -> None:
+    """Raise InvalidRequest unless this is a number of outputs, or None."""
+    if n is not None and (type(n) is not int or n < 1):
+        raise InvalidRequest(f"n must be a number of at least 1, not {n!r}")
+
+
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
     known = sorted(GenerateOptions.__optional_keys__)
     for name in given:

@@ -119,6 +119,8 @@ class Service:
             )
         params = SamplingParams(**{**self._default_sampling(), **task.sampling})
         params.speculation.check(self._speculative)
+        self._check_token_ids("allowed_token_ids", params.allowed_token_ids or ())
+        self._check_token_ids("stop_token_ids", params.stop_token_ids)
         self._check_token_ids("logit_bias", [token_id for token_id, _ in params.logit_bias])
         max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
         is_constrained = task.constraint is not None

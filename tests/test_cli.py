@@ -42,14 +42,14 @@ class FakeLLM:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def generate_raw(self, prompt: str, **options: Any) -> Generation:
+    def generate_raw(self, prompt: str, *, n: int, **options: Any) -> list[Generation]:
         self.asked.update(prompt=prompt, **options)
         if self.error is not None:
             raise self.error
         stats = RequestStats(
             num_target_steps=3, num_drafted=8, num_accepted=6, seconds=0.5, backend="llguidance"
         )
-        return Generation(self.text, self.text, (1, 2), "stop", Usage(10, 9), stats, None)
+        return [Generation(self.text, self.text, (1, 2), "stop", Usage(10, 9), stats, None)] * n
 
 
 @pytest.fixture
@@ -71,6 +71,19 @@ def test_output_is_all_there_is_on_stdout(
         "9 tokens in 3 target steps; 3.00 tokens per step; 6 of 8 drafts accepted;"
         " 0.50 s (18 tokens/s); compiled by llguidance in 0.0 ms\n"
     )
+
+
+def test_several_outputs_are_printed_one_behind_the_other(
+    fake: type[FakeLLM], capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = ["--bad-word", "x", "--bad-word", "y", "--allowed-token-id", "3", "--min-tokens", "2"]
+    assert main(["generate", "--prompt", "Who?", "--n", "2", "--stop-token-id", "4", *limits]) == 0
+    assert capsys.readouterr().out == f"{FakeLLM.text}\n" * 2
+    asked = {name: fake.asked[name] for name in ("bad_words", "min_tokens", "stop_token_ids")}
+    assert asked == {"bad_words": ["x", "y"], "min_tokens": 2, "stop_token_ids": [4]}
+    assert fake.asked["allowed_token_ids"] == [3]
+    assert main(["generate", "--prompt", "Who?", "--n", "0"]) == 2
+    assert "n must be a number of at least 1" in capsys.readouterr().err
 
 
 def test_raw_output_is_one_json_object(

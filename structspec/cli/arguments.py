@@ -114,6 +114,9 @@ def _add_constraint(parser: argparse.ArgumentParser) -> None:
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sampling (what is not given comes from the model)")
+    group.add_argument(
+        "--n", type=int, default=1, metavar="N", help="so many outputs, one behind the other"
+    )
     for name, kind, says in (
         ("--max-tokens", int, "write at most so many tokens"),
         ("--min-tokens", int, "and at least so many, where a constraint does not end it sooner"),

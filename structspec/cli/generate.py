@@ -34,7 +34,7 @@ def run_generate(options: argparse.Namespace) -> int:
     arguments = read_arguments(options)  # before the model is loaded: mistakes show at once
     from rich.console import Console
 
-    check(arguments)
+    check(arguments, options.n)
     speculative = read_speculation(options)
     check_speculation(options, speculative)
     config = EngineConfig(speculative=speculative)
@@ -44,26 +44,27 @@ def run_generate(options: argparse.Namespace) -> int:
 
         with LLM(options.model, device=options.device, config=config) as llm:
             status.update("Writing")
-            generation = llm.generate_raw(prompt, **arguments)
-    print(
-        as_json(generation, is_json=options.schema is not None) if options.raw else generation.text
-    )
-    if options.stats:
-        print(describe(generation), file=sys.stderr)
+            generations = llm.generate_raw(prompt, n=options.n, **arguments)
+    for generation in generations:
+        is_json = options.schema is not None
+        print(as_json(generation, is_json=is_json) if options.raw else generation.text)
+        if options.stats:
+            print(describe(generation), file=sys.stderr)
     return 0
 
 
-def check(arguments: dict[str, Any]) -> None:
+def check(arguments: dict[str, Any], num_outputs: int = 1) -> None:
     """Raise what is wrong with the arguments; a constraint is compiled for a vocabulary of bytes.
 
     That takes milliseconds, where loading a model to be told of an open bracket takes seconds.
     """
     from structspec.added_findings import with_unheld
     from structspec.compiler import GrammarCompiler
-    from structspec.options import resolve_options
+    from structspec.options import check_n, resolve_options
     from structspec.policy import check_report
     from structspec.vocabulary import Vocabulary
 
+    check_n(num_outputs)
     task = resolve_options(arguments)  # type: ignore[arg-type]
     if task.constraint is not None:
         compiler = GrammarCompiler(Vocabulary.bytes(), num_threads=1)
