@@ -213,7 +213,8 @@ class Service:
         messages = to_messages(prompt)
         if task.target is not None:
             messages = show_schema(messages, task.target, task.schema_in_prompt)
-        return self.tokenizer.encode_chat(messages)
+        reasoning = self._reasoner.template_options(task.reasoning)
+        return self.tokenizer.encode_chat(messages, options=reasoning)
 
     def _encode_prediction(self, prediction: str | tuple[int, ...]) -> Sequence[int]:
         if isinstance(prediction, str):

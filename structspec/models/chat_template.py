@@ -30,9 +30,12 @@ def render_chat(
     template: str | None,
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]] | None,
-    special_tokens: Mapping[str, str],
+    variables: Mapping[str, Any],
 ) -> str:
-    """The prompt that makes the model speak next; raises InvalidRequest for what it cannot show."""
+    """The prompt that makes the model speak next; raises InvalidRequest for what it cannot show.
+
+    `variables` are what the template finds beside these: the names of special tokens, options.
+    """
     _check_messages(messages)
     source = template or PLAIN_TEMPLATE
     if tools and "tools" not in source:
@@ -41,10 +44,12 @@ def render_chat(
         )
     try:
         return _compile(source).render(
-            messages=messages,
-            tools=list(tools) if tools else None,
-            add_generation_prompt=True,
-            **special_tokens,
+            **{
+                "add_generation_prompt": True,
+                **variables,
+                "messages": messages,
+                "tools": list(tools) if tools else None,
+            }
         )
     except (jinja2.TemplateError, TypeError, KeyError, ValueError, AttributeError) as error:
         raise InvalidRequest(f"the chat template refuses these messages: {error}") from error

@@ -55,14 +55,16 @@ class Tokenizer:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """The prompt of a chat; special tokens come from the template alone.
 
-        A message that spells a special token is encoded as the plain text it is.
+        `options` are variables of the template, such as `enable_thinking`. A message that spells a
+        special token is encoded as the plain text it is.
         """
         messages = _map_strings(messages, self._break_special)
         tools = _map_strings(tools, self._break_special)
-        text = self.apply_chat_template(messages, tools)
+        text = self.apply_chat_template(messages, tools, options)
         if _BREAK not in text:
             return self.encode(text, parse_special=True)
         ids: list[int] = []
@@ -80,9 +82,11 @@ class Tokenizer:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt of a chat as text; raises InvalidRequest for messages it cannot show."""
-        return render_chat(self.chat_template, messages, tools, self.special_tokens)
+        variables = {**(options or {}), **self.special_tokens}
+        return render_chat(self.chat_template, messages, tools, variables)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
