@@ -10,6 +10,7 @@ from pathlib import Path
 
 from structspec.cli.bench_engine import add_engine
 from structspec.cli.bench_shared import check_positive, wide_console
+from structspec.cli.bench_spec import add_spec
 from structspec.cli.speculation import add_speculation, is_any_given, read_speculation
 
 DESCRIPTION = """\
@@ -33,6 +34,7 @@ def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _add_grammars(parts)
     _add_quality(parts)
     add_engine(parts)
+    add_spec(parts)
 
 
 def _add_grammars(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -59,7 +59,7 @@ def add_engine(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--lines", type=Path, metavar="FILE", help="append each figure as a line of JSON at once"
     )
     _add_how_much(parser.add_argument_group("how much is run"))
-    _add_what(parser.add_argument_group("model and engine"))
+    add_what(parser.add_argument_group("model and engine"))
     add_speculation(parser)
 
 
@@ -115,7 +115,8 @@ def _add_how_much(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--unbounded", action="store_true", help="strings without maxLength")
 
 
-def _add_what(group: argparse._ArgumentGroup) -> None:
+def add_what(group: argparse._ArgumentGroup) -> None:
+    """Add the options of a measurement's model and engine."""
     group.add_argument("--model", default="smollm2-135m", help="default: %(default)s")
     group.add_argument("--device", default="auto", help="default: a GPU if there is one")
     group.add_argument(
@@ -154,7 +155,7 @@ def run_bench_engine(options: argparse.Namespace) -> int:
     parts = _choose_parts(options.part)
     if is_any_given(options) and "drafts" not in parts:
         raise InvalidRequest("how to draft matters to the part drafts alone: add --part drafts")
-    settings, config = _settings(options), _config(options)
+    settings, config = _settings(options), read_config(options)
     workload = read_workload(options.data, is_bounded=not options.unbounded)
     figures: list[Figure] = []
     with contextlib.ExitStack() as stack:
@@ -228,7 +229,8 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _config(options: argparse.Namespace) -> EngineConfig:
+def read_config(options: argparse.Namespace) -> EngineConfig:
+    """The engine that the options ask for."""
     from structspec.config import AUTO, EngineConfig
 
     def given(name: str) -> int:

@@ -81,6 +81,12 @@ class Pace:
         self._num_requests, self._kind = 0, (0, False)
         self._known = _Records(self._first)
 
+    def told(self) -> Pace:
+        """Another one, that knows nothing yet and guesses as it is told."""
+        return Pace(
+            self._max_share_aside, self._clock, is_optimistic=self._is_optimistic, is_told=True
+        )
+
     @property
     def drafting(self) -> Drafting:
         """What the next step may draft."""
