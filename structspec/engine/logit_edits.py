@@ -50,7 +50,7 @@ class TokenTable:
     """
 
     def __init__(self, request: Request) -> None:
-        params = request.params
+        self._params = params = request.params
         read = request.prompt_token_ids if params.repetition_penalty != 1 else ()
         biased = dict(params.logit_bias)
         self._slots = {token_id: i for i, token_id in enumerate(dict.fromkeys([*biased, *read]))}
@@ -58,20 +58,19 @@ class TokenTable:
         self._bias = np.array([biased.get(t, 0.0) for t in self._slots], np.float32)
         self._is_read = np.isin(self._token_ids, np.array(read, np.int32))
         self._counts = np.zeros(len(self._slots), np.int32)
-        self._request = request
         self._num_seen = request.num_prompt_tokens  # of its tokens
 
-    def rows(self, num_known: int, drafts: Sequence[int], num_certain: int) -> LogitEdits:
+    def rows(self, token_ids: Sequence[int], drafts: Sequence[int], num_certain: int) -> LogitEdits:
         """The edits of one row behind the certain drafts and of one behind each guess.
 
-        The rows are counted from 0. The request must know its first `num_known` tokens.
+        The rows are counted from 0; `token_ids` are the request's, prompt and output.
         """
-        params = self._request.params
+        params = self._params
         num_rows = 1 + len(drafts) - num_certain
         if not params.is_penalized:
             drafts = ()
         else:
-            self._catch_up(num_known)
+            self._catch_up(token_ids)
             self._add([token_id for token_id in drafts if token_id not in self._slots])
         counts = np.tile(self._counts, (num_rows, 1))
         for index, token_id in enumerate(drafts):
@@ -88,12 +87,10 @@ class TokenTable:
             penalty.astype(np.float32).ravel(),
         )
 
-    def _catch_up(self, num_known: int) -> None:
+    def _catch_up(self, token_ids: Sequence[int]) -> None:
         """Count the tokens that were written since."""
-        known = self._request.token_ids
-        assert len(known) == num_known, "a row is drawn before the tokens that it follows are known"
-        new = known[self._num_seen :]
-        self._num_seen = num_known
+        new = token_ids[self._num_seen :]
+        self._num_seen = len(token_ids)
         self._add([token_id for token_id in new if token_id not in self._slots])
         for token_id in new:
             self._counts[self._slots[token_id]] += 1
@@ -127,7 +124,8 @@ def collect_edits(batch: Batch, draft: Draft) -> LogitEdits | None:
         if request.params.edits_logits and not (scheduled.is_stale or request.is_finished):
             table = request.token_table = request.token_table or TokenTable(request)
             num_known = scheduled.first_position + scheduled.num_tokens
-            edits = table.rows(num_known, drafts, num_certain)
+            assert not request.is_penalized or num_known == len(request.token_ids)
+            edits = table.rows(request.token_ids, drafts, num_certain)
             edits.rows[:] += first_row
             parts.append(edits)
         first_row += 1 + len(drafts) - num_certain
