@@ -51,6 +51,13 @@ LIMITS: Sequence[dict[str, Any]] = (
 )
 
 
+EDITS: Sequence[dict[str, Any]] = (
+    {"logit_bias": ((97, 3.0), (120, 2.0), (34, -5.0))},
+    {"presence_penalty": 1.5, "frequency_penalty": 0.3, "repetition_penalty": 1.2},
+    {"logprobs": 2, "logprobs_mode": "processed", "frequency_penalty": -0.5},
+)
+
+
 class Plan(NamedTuple):
     """A request, and when it and its grammar arrive."""
 
@@ -109,6 +116,7 @@ def make_plans(source: random.Random, grammars: Sequence[CompiledGrammar]) -> li
             seed=source.randrange(100),
             speculative=source.random() < 0.8,
             **source.choice([{}, {}, *LIMITS]),
+            **source.choice([{}, {}, {}, *EDITS]),
         )
         max_tokens = min(source.choice([1, 3, 20, MAX_LEN]), MAX_LEN - len(prompt))
         grammar = source.choice([None, *grammars, *grammars])
@@ -199,6 +207,10 @@ def test_asking_afterwards_changes_no_token(
             continue
         assert one.error is None and other.error is None
         assert one.output_token_ids == other.output_token_ids
+        if one.params.logprobs is not None:
+            assert [told.token_id for told in one.logprobs] == one.output_token_ids
+            ours, theirs = ([told.logprob for told in each.logprobs] for each in (one, other))
+            assert ours == pytest.approx(theirs, abs=1e-3)
         assert (one.finish_reason, one.text.text) == (other.finish_reason, other.text.text)
         stats = one.stats
         assert sum(stats.accepted_per_position) == stats.num_accepted <= stats.num_drafted

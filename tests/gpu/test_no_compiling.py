@@ -26,6 +26,9 @@ DRAWS: tuple[dict[str, Any], ...] = (
     {"temperature": 0.7, "top_p": 0.9},
     {"temperature": 1.2, "min_p": 0.1},
     {"temperature": 0.9, "top_k": 50, "top_p": 0.95, "min_p": 0.02},
+    {"temperature": 0.8, "logit_bias": {11: 1.5}, "presence_penalty": 0.5},
+    {"repetition_penalty": 1.1, "logprobs": 2, "prompt_logprobs": 0},
+    {"temperature": 0.8, "top_p": 0.9, "logprobs": 20, "logprobs_mode": "processed"},
 )
 ENGINES: dict[str, dict[str, Any]] = {
     "graphs": {},
