@@ -144,7 +144,7 @@ class Verification:
         device = logits.device
         drafts, cu_num_drafts, num_valid, max_num_drafts = _layout(group, device)
         p = _target_probs(logits, group)
-        q = torch.cat([one.draft_probs for one in group if one.draft_probs is not None])
+        q = torch.cat([one.draft_probs for one in group if one.draft_probs is not None]).to(device)
         accept = _float64(
             [u for one in group for u in _uniforms(one, ACCEPT, len(one.draft_token_ids))], device
         )
