@@ -22,7 +22,7 @@ from tests.drafters.toy import TextsMatcher
 from tests.reasoning_toy import BOUNDARY, END, PADDING, SPECIAL, STOP, VOCABULARY, bytes_of, ids
 
 ANSWERS = (b"ab", b"<b", b"<t", b"\nc")
-WALKS = settings(max_examples=60, deadline=None, derandomize=True)
+WALKS = settings(max_examples=40, deadline=None, derandomize=True)
 STEPS = st.lists(st.integers(0, 10**6), max_size=20)
 KINDS = st.sampled_from(["go", "go", "try", "back"])
 STARTS = {
