@@ -33,7 +33,10 @@ def count_slots(scheduled: ScheduledRequest) -> int:
 def count_hopeful(batch: Batch) -> int:
     """How many requests something may be looked up for once their last token is known."""
     return sum(
-        scheduled.is_sampled and scheduled.allows_guesses and scheduled.request.params.speculative
+        scheduled.is_sampled
+        and scheduled.allows_guesses
+        and scheduled.max_num_guesses > 0
+        and scheduled.request.params.speculative
         for scheduled in batch.requests
     )
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from structspec.drafters.base import count_slots
+from structspec.drafters.base import count_hopeful, count_slots
 from structspec.drafters.copying import TextCopier, closing_text
 from structspec.drafters.forced import StopFinder, find_spelled, take_certain
 from structspec.drafters.ngram import NgramDrafter
@@ -71,7 +71,7 @@ class HybridDrafter:
     def propose(self, batch: Batch) -> Draft:
         """One-hot drafts, never with a token that the grammar refuses."""
         max_num_guessed = self._max_num_guessed(batch)
-        num_hopeful = self._num_hopeful(batch) if max_num_guessed else 0
+        num_hopeful = count_hopeful(batch) if max_num_guessed else 0
         if max_num_guessed:
             self._suffix.observe(batch)
             for kind in (self._prediction, self._ngram, self._copier):
@@ -95,16 +95,6 @@ class HybridDrafter:
         num_sampled = sum(scheduled.is_sampled for scheduled in batch.requests)
         max_num_rows = self._max_guess_rows // max(1, num_sampled)
         return max(0, min(self._num_speculative_tokens, max_num_rows - 1))
-
-    def _num_hopeful(self, batch: Batch) -> int:
-        """How many requests something may be looked up for once their last token is known."""
-        return sum(
-            scheduled.is_sampled
-            and scheduled.allows_guesses
-            and scheduled.max_num_guesses > 0
-            and scheduled.request.params.speculative
-            for scheduled in batch.requests
-        )
 
     def _propose_one(self, scheduled: ScheduledRequest, max_num_guessed: int) -> Walk:
         request, num_slots = scheduled.request, count_slots(scheduled)
