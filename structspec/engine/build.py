@@ -101,9 +101,7 @@ def build_engine(
     return BuiltEngine(engine, max_model_len)
 
 
-def _draft_lengths(
-    runner: ModelRunner | DeviceRunner, config: EngineConfig
-) -> DraftLengths | None:
+def _draft_lengths(runner: ModelRunner | DeviceRunner, config: EngineConfig) -> DraftLengths | None:
     """By the table that was given, else by what steps cost; None where nothing is drafted."""
     speculative = config.speculative
     if speculative.num_speculative_tokens_per_batch_size is not None:

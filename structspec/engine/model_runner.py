@@ -15,8 +15,7 @@ from structspec.models.linear import MIN_ROWS
 from structspec.models.loading import LoadedModel
 from structspec.request import Request, SamplingParams
 
-
-_IDLE_SIZES = (1, 16, 32)
+_IDLE_SIZES = (1, 16, 32)  # one, what a tile holds, and twice that
 
 
 class ModelRunner:
