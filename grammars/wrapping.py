@@ -6,8 +6,9 @@ and preemption know only the outermost, so they hold for what it asks too.
 
     Limits ( Reasoning ( the grammar's matcher ) )
 
-Such matchers are moved and asked one by one (`WrappedMatching`): a library's calls for many of its
-matchers at once would pass by what is around them.
+A library's calls for many of its matchers at once would pass by what is around them, so wrapped
+ones are moved and asked one by one (`WrappedMatching`), but where a matcher says that its rows are
+those of the one inside, narrowed: then these are filled at once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from structspec.grammars.base import Bitmask, FillJob, Matcher, Move, Row
+from structspec.grammars.base import BatchMatching, Bitmask, FillJob, Matcher, Move, Row
 from structspec.grammars.drafts import (
     clear_tail,
     fill_job,
@@ -78,6 +79,20 @@ class WrappedMatcher:
         """The fewest tokens to a valid end, if that is known."""
         return self.inner.tokens_to_end()
 
+    def inner_job(self, job: FillJob) -> FillJob | None:
+        """A job for the matcher inside whose rows `narrow` makes those of this one.
+
+        None where they have to be filled by `fill`.
+        """
+        return None
+
+    def narrow(self, job: FillJob, bitmask: Bitmask, num_valid: int) -> int:
+        """Make this matcher's rows of those inside, which take so many drafts; how many it takes.
+
+        Raises DeadEnd for the first row only.
+        """
+        return num_valid
+
 
 class FreeMatcher:
     """Of a request without a constraint: any token may stand anywhere, but none behind the end."""
@@ -120,17 +135,38 @@ class FreeMatcher:
 
 
 class WrappedMatching:
-    """Rows and tokens of many wrapped matchers, by the laws of `Matcher` alone."""
+    """Rows and tokens of many wrapped matchers, those innermost of one backend, or of none."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, backend: BatchMatching | None = None) -> None:
         self._vocabulary = vocabulary
+        self._backend = backend
 
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill the rows of many requests and say how many drafts each one's matcher takes.
 
         Raises DeadEnd where that is what a request's text has come to.
         """
-        return [fill_job(job, bitmask) for job in jobs]
+        counts = [0] * len(jobs)
+        bare: dict[int, FillJob] = {}
+        inner: dict[int, FillJob] = {}
+        for index, job in enumerate(jobs):
+            is_wrapped = isinstance(job.matcher, WrappedMatcher)
+            passed = _wrapped(job).inner_job(job) if is_wrapped else None
+            if passed is not None:
+                inner[index] = passed
+            elif is_wrapped or self._backend is None:
+                counts[index] = fill_job(job, bitmask)
+            else:
+                bare[index] = job
+        if self._backend is not None and bare:
+            found = self._backend.fill_drafts([*bare.values()], bitmask)
+            for index, count in zip(bare, found, strict=True):
+                counts[index] = count
+        if inner:
+            found = self.fill_drafts([*inner.values()], bitmask)
+            for index, count in zip(inner, found, strict=True):
+                counts[index] = _wrapped(jobs[index]).narrow(jobs[index], bitmask, count)
+        return counts
 
     def take_shown(self, moves: Sequence[Move]) -> list[Exception | None]:
         """Move each matcher by tokens that its rows allow, and say what went wrong with it.
@@ -157,3 +193,8 @@ class WrappedMatching:
         except Exception as reason:
             return reason
         return error
+
+
+def _wrapped(job: FillJob) -> WrappedMatcher:
+    assert isinstance(job.matcher, WrappedMatcher)
+    return job.matcher

@@ -18,7 +18,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from structspec.grammars.base import Bitmask, DeadEnd, Matcher, Row
+from structspec.grammars.base import Bitmask, DeadEnd, FillJob, Matcher, Row
 from structspec.grammars.drafts import fill_stop_row, is_allowed
 from structspec.grammars.wrapping import WrappedMatcher, Wrapper
 from structspec.limits_words import FOUND, START, BadWords, TokenIndex
@@ -171,21 +171,47 @@ class LimitedMatcher(WrappedMatcher):
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens; DeadEnd where the limits leave none."""
-        limits = self._limits
         if self._has_ended:
-            fill_stop_row(bitmask, row, limits.end_token_ids)
+            fill_stop_row(bitmask, row, self._limits.end_token_ids)
             return
         self.inner.fill(bitmask, row, budget)
-        words = bitmask[row]
+        self._narrow(bitmask, row, self._states[-1], self._num_tokens)
+
+    def inner_job(self, job: FillJob) -> FillJob | None:
+        """The same for the matcher inside, unless the text ends before or among the drafts."""
+        if self._has_ended or not self._limits.is_end.isdisjoint(job.draft_token_ids):
+            return None
+        return FillJob(self.inner, job.first_row, job.draft_token_ids)
+
+    def narrow(self, job: FillJob, bitmask: Bitmask, num_valid: int) -> int:
+        """Make limited rows of those inside; how many drafts are taken within the limits."""
+        state, num_tokens = self._states[-1], self._num_tokens
+        for place in range(num_valid + 1):
+            row = job.first_row + place
+            try:
+                self._narrow(bitmask, row, state, num_tokens + place)
+            except DeadEnd:
+                if place == 0:
+                    raise
+                return place
+            if place == num_valid or not is_allowed(bitmask, row, job.draft_token_ids[place]):
+                num_valid = place
+                break
+            if self._limits.bad_words is not None:
+                state = self._limits.bad_words.after(state, job.draft_token_ids[place])
+        return num_valid
+
+    def _narrow(self, bitmask: Bitmask, row: int, state: int, num_tokens: int) -> None:
+        limits, words = self._limits, bitmask[row]
         may_end = is_allowed(bitmask, row, limits.eos_token_ids[0])
         words &= limits.text_row
         if limits.bad_words is not None:
-            words &= limits.bad_words.row(self._states[-1])
-        if may_end and not (self._is_short and words.any()):
+            words &= limits.bad_words.row(state)
+        if may_end and not (num_tokens < limits.min_tokens and words.any()):
             words |= limits.end_row
         if not words.any():
             fill_stop_row(bitmask, row, limits.end_token_ids or limits.eos_token_ids)
-            raise limits.dead_end(self._num_tokens)
+            raise limits.dead_end(num_tokens)
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""

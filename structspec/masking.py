@@ -50,7 +50,7 @@ class Masker:
         self._finder = WideFinder()
         self._wide: list[Sequence[Row]] = [(), ()]  # the wide rows at their heads
         self._turn = 0
-        self._wrapped = WrappedMatching(vocabulary)
+        self._wrapped: dict[BatchMatching | None, BatchMatching] = {}
         self._stop_row = allocate_bitmask(1, vocabulary.vocab_size)
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
 
@@ -218,17 +218,23 @@ class Masker:
     ) -> dict[BatchMatching, list[int]]:
         """Who asks the matchers of which requests; a grammar's backend only those it made."""
         groups: dict[BatchMatching, list[int]] = {}
-        found: dict[Future[CompiledGrammar], list[int]] = {}
+        found: dict[tuple[Future[CompiledGrammar] | None, bool], list[int]] = {}
         for index in indices:
-            if requests[index].wrappers:
-                groups.setdefault(self._wrapped, []).append(index)
-                continue
-            compiled = requests[index].compiled
-            assert compiled is not None, "a matcher without its grammar"
-            if compiled not in found:  # to ask a future takes a lock
-                found[compiled] = groups.setdefault(compiled.result().backend, [])
-            found[compiled].append(index)
+            compiled, is_wrapped = requests[index].compiled, bool(requests[index].wrappers)
+            key = compiled, is_wrapped
+            if key not in found:  # to ask a future takes a lock
+                backend = None if compiled is None else compiled.result().backend
+                if is_wrapped:
+                    backend = self._around(backend)
+                assert backend is not None, "a matcher without its grammar"
+                found[key] = groups.setdefault(backend, [])
+            found[key].append(index)
         return groups
+
+    def _around(self, backend: BatchMatching | None) -> BatchMatching:
+        if backend not in self._wrapped:
+            self._wrapped[backend] = WrappedMatching(self._vocabulary, backend)
+        return self._wrapped[backend]
 
     def _buffer(self, num_rows: int) -> Bitmask:
         """Rows with whatever was in them."""

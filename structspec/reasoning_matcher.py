@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
-from structspec.grammars.base import Bitmask, Matcher, Row
+from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.reasoning_boundary import (
     ANSWER,
@@ -185,6 +185,12 @@ class ReasoningMatcher(WrappedMatcher):
         behind = self.inner.forced_tokens(limit - num_taken) if is_behind else []
         self.rollback(num_taken)
         return chain + behind
+
+    def inner_job(self, job: FillJob) -> FillJob | None:
+        """The same for the matcher inside, once the answer has begun."""
+        if self._state.phase != ANSWER:
+            return None
+        return FillJob(self.inner, job.first_row, job.draft_token_ids)
 
     def tokens_to_end(self) -> int | None:
         """The fewest tokens to a valid end, an end marker that is missing among them."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import DeadEnd, FillJob, Matcher
+from structspec.grammars.drafts import fill_job
 from structspec.grammars.wrapping import FreeMatcher, WrappedMatching
 from structspec.limits import Limiter, Limits
 from structspec.request import SamplingParams
@@ -290,3 +291,39 @@ def test_a_row_that_nothing_narrows_is_passed_on_as_it_is() -> None:
     some = Limits(SMALL, allowed_token_ids=(0, 3))
     assert some.widen(None) is some.widen(None)
     assert unpack_row(some.widen(row), 7).nonzero()[0].tolist() == [0]
+
+
+@pytest.mark.parametrize("name", INNER)
+@WALKS
+@given(data=st.data())
+def test_filling_many_limited_matchers_at_once_gives_the_rows_of_each_alone(
+    name: str, data: st.DataObject
+) -> None:
+    vocabulary = VOCABULARIES["pieces"]()
+    backend = None if name == "free" else compiled("pieces", "llguidance", name).backend
+    jobs: list[FillJob] = []
+    num_rows = 0
+    for _ in range(data.draw(st.integers(1, 3))):
+        limits = data.draw(some_limits(vocabulary))
+        made = limiter("pieces").limit(SamplingParams(**limits), is_constrained=backend is not None)
+        matcher: Matcher = FreeMatcher(vocabulary)
+        if backend is not None:
+            matcher = compiled("pieces", "llguidance", name).matcher()
+        for wrapper in made:
+            matcher = wrapper.around(matcher)
+        drafts, num_walked = [], 0
+        for _ in range(data.draw(st.integers(0, 4))):
+            row = sorted(allowed_by(matcher, vocabulary)) or [0]
+            drafts.append(data.draw(st.sampled_from([*row[:9], *row[-9:], 97, 300])))
+            num_walked += matcher.accept(drafts[-1])
+        matcher.rollback(num_walked)
+        if allowed_by(matcher, vocabulary):
+            jobs.append(FillJob(matcher, num_rows, drafts))
+            num_rows += 1 + len(drafts)
+    one_by_one = allocate_bitmask(num_rows, vocabulary.vocab_size)
+    at_once = one_by_one.copy()
+    counts = [fill_job(job, one_by_one) for job in jobs]
+    assert WrappedMatching(vocabulary, backend).fill_drafts(jobs, at_once) == counts
+    for job, count in zip(jobs, counts, strict=True):
+        rows = slice(job.first_row, job.first_row + 1 + count)
+        np.testing.assert_array_equal(at_once[rows], one_by_one[rows])
