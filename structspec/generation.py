@@ -25,9 +25,10 @@ class Generation:
 
     `token_ids` holds the written tokens, the stop token and those of reasoning included; `text` is
     the answer alone, `reasoning` what the model wrote before it, None where it did not. `report`
-    says what of the constraint the mask enforced; None without one. `usage` counts all attempts, `stats` are those
-    of the last, which gave the value. `logprobs` has an entry for each of `token_ids` and
-    `prompt_logprobs` one for each token of the prompt but the first, where they were asked for.
+    says what of the constraint the mask enforced; None without one. `usage` counts all attempts,
+    `stats` are those of the last, which gave the value. `logprobs` has an entry for each of
+    `token_ids` and `prompt_logprobs` one for each token of the prompt but the first, where they
+    were asked for.
     """
 
     value: Any

@@ -9,6 +9,8 @@ import pytest
 
 from structspec.cli import main
 from structspec.cli.generate import as_json
+from structspec.generation import Generation
+from structspec.request import RequestStats, Usage
 from structspec.token_logprob import TokenLogprob
 from tests.test_cli import FakeLLM, fake
 
@@ -49,9 +51,8 @@ def test_mistakes_are_named(
     assert says in capsys.readouterr().err
 
 
-def test_raw_output_holds_them_where_they_were_asked_for(fake: type[FakeLLM]) -> None:
-    main(["generate", "--prompt", "Hi"])
-    generation = fake("m", device="cpu", config=fake.config).generate_raw("Hi")
+def test_raw_output_holds_them_where_they_were_asked_for() -> None:
+    generation = Generation("a", "a", (5,), "stop", Usage(1, 1), RequestStats(), None)
     assert "logprobs" not in json.loads(as_json(generation, is_json=False))
     told = dataclasses.replace(generation, logprobs=(TokenLogprob(5, -0.5, ((5, -0.5),)),))
     assert json.loads(as_json(told, is_json=False))["logprobs"] == [
