@@ -142,7 +142,7 @@ class _Writer:
         return either(
             *(
                 sequence(
-                    *self._marked(_written(tool.name, envelope) + envelope.before_arguments),
+                    *self._marked(written_name(tool.name, envelope) + envelope.before_arguments),
                     self._json(tool.parameters, tool.pointer),
                     *self._marked(envelope.after_arguments),
                 )
@@ -186,7 +186,8 @@ class _Writer:
         ]
 
 
-def _written(name: str, envelope: EnvelopeText) -> str:
+def written_name(name: str, envelope: EnvelopeText) -> str:
+    """A tool's name as calls spell it."""
     return json.dumps(name, ensure_ascii=False)[1:-1] if envelope.is_json_name else name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +32,23 @@ from structspec.request import NO_USAGE, Request, SamplingParams, Usage
 Messages = Sequence[Mapping[str, Any]]
 Prompt = str | Messages
 Prompts = Prompt | Sequence[Prompt]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """Messages, and what else a chat template is given."""
+
+    messages: Messages
+    tools: Sequence[Mapping[str, Any]] | None = None
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrompt:
+    """A prompt as tokens, which no template goes around."""
+
+    token_ids: Sequence[int]
+
 
 DEFAULT_MAX_TOKENS = 1024
 
@@ -102,7 +119,7 @@ class Service:
         self._recorder = built.engine.scheduler.recorder
         return built.engine
 
-    def prepare(self, prompt: Prompt, task: Task) -> Prepared:
+    def prepare(self, prompt: Prompt | ChatPrompt | TokenPrompt, task: Task) -> Prepared:
         """Start compiling, tokenise and check lengths; the request itself does not start yet."""
         compiled: Future[CompiledGrammar] | None = None
         if task.constraint is not None:  # first: it is compiled beside all that follows
@@ -139,7 +156,10 @@ class Service:
         return Prepared(request, task)
 
     def prepare_all(
-        self, prompts: Sequence[Prompt], task: Task, num_outputs: int | None = None
+        self,
+        prompts: Sequence[Prompt | ChatPrompt | TokenPrompt],
+        task: Task,
+        num_outputs: int | None = None,
     ) -> list[Prepared]:
         """Prepare prompts, each so many times in a row; each is tokenised and computed once."""
         prepared: list[Prepared] = []
@@ -199,6 +219,11 @@ class Service:
         """What the engine has done so far; closed ones still tell."""
         return self._recorder.snapshot()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests are taken: it was not closed, and the engine has not failed."""
+        return self._engine_loop.is_alive
+
     def close(self) -> None:
         """Cancel what runs and end the threads; calling it again does nothing."""
         self._engine_loop.close()
@@ -209,12 +234,18 @@ class Service:
         given = {name: getattr(self.defaults, name) for name in names}
         return {name: value for name, value in given.items() if value is not None}
 
-    def _encode(self, prompt: Prompt, task: Task) -> list[int]:
-        messages = to_messages(prompt)
+    def _encode(self, prompt: Prompt | ChatPrompt | TokenPrompt, task: Task) -> Sequence[int]:
+        if isinstance(prompt, TokenPrompt):
+            self._check_token_ids("the prompt", prompt.token_ids)
+            return prompt.token_ids
+        chat = prompt if isinstance(prompt, ChatPrompt) else ChatPrompt(to_messages(prompt))
+        messages = to_messages(chat.messages)
         if task.target is not None:
             messages = show_schema(messages, task.target, task.schema_in_prompt)
         reasoning = self._reasoner.template_options(task.reasoning)
-        return self.tokenizer.encode_chat(messages, options=reasoning)
+        return self.tokenizer.encode_chat(
+            messages, chat.tools, {**reasoning, **chat.template_options}
+        )
 
     def _encode_prediction(self, prediction: str | tuple[int, ...]) -> Sequence[int]:
         if isinstance(prediction, str):

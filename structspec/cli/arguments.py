@@ -12,6 +12,7 @@ from structspec.cli.explain import add_explain
 from structspec.cli.generate import run_generate
 from structspec.cli.logits import add_logits
 from structspec.cli.reasoning import add_reasoning
+from structspec.cli.serve import add_serve
 from structspec.cli.speculation import add_prediction, add_speculation
 
 EXAMPLES = """\
@@ -20,6 +21,7 @@ examples:
   structspec generate --schema app.models:Invoice --prompt-file mail.txt --stats
   echo "Great phone, weak battery." | structspec generate --choice good --choice bad --prompt-file -
   structspec generate --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}" --prompt "When was the moon landing?"
+  structspec serve smollm2-135m
   structspec explain person.json
   structspec demo
 """
@@ -38,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_generate(commands)
+    add_serve(commands)
     add_explain(commands)
     _add_demo(commands)
     add_bench(commands)

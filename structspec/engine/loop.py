@@ -66,6 +66,11 @@ class EngineLoop:
         self._thread.start()
         built.result()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests are taken: it was not closed, and its thread has not failed."""
+        return not self._is_closed
+
     def submit(self, request: Request, listener: Listener) -> None:
         """Start a request; `listener` gets its news, the last of it with `finished` set."""
 

@@ -1,0 +1,147 @@
+"""What clients send: the fields that are looked at, and their types.
+
+Fields that change nothing about an answer (`user`, `metadata`, `store` …) are let pass; those that
+constrain it are here, and are honoured or refused with their name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from structspec.server.errors import of_validation, refuse
+
+Json = dict[str, Any]
+
+
+class ConstraintFields(BaseModel):
+    """How clients of OpenAI, vLLM, SGLang and llama.cpp say what an answer must be."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    response_format: Json | None = None
+    structured_outputs: Json | None = None  # vLLM
+    guided_json: Json | str | None = None  # vLLM, before 0.12
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_json_object: bool | None = None
+    guided_whitespace_pattern: str | None = None
+    guided_decoding_backend: str | None = None
+    regex: str | None = None  # SGLang
+    ebnf: str | None = None
+    json_schema: Json | str | None = None  # SGLang, llama.cpp
+    grammar: str | None = None  # llama.cpp
+    schema_in_prompt: str | None = None  # ours
+    on_unsupported: str | None = None
+    max_attempts: int | None = None
+
+
+class SamplingFields(ConstraintFields):
+    """How tokens are drawn; None is the model's own choice."""
+
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    n: int | None = None
+    stop: str | list[str] | None = None
+    max_tokens: int | None = None
+    logit_bias: dict[str, float] | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    min_tokens: int | None = None
+    stop_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
+    allowed_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    speculative: bool | Json | None = None  # ours
+    stream: bool | None = None
+    stream_options: Json | None = None
+
+
+class ChatBody(SamplingFields):
+    """POST /v1/chat/completions."""
+
+    messages: list[Json]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[Json] | None = None
+    tool_choice: str | Json | None = None
+    parallel_tool_calls: bool | None = None
+    functions: list[Json] | None = None
+    function_call: str | Json | None = None
+    prediction: Json | None = None
+    reasoning_effort: str | None = None
+    thinking_token_budget: int | None = None
+    include_reasoning: bool | None = None
+    chat_template_kwargs: Json | None = None
+
+
+class CompletionBody(SamplingFields):
+    """POST /v1/completions."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    logprobs: int | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: int | None = None
+
+
+class ResponsesBody(SamplingFields):
+    """POST /v1/responses."""
+
+    input: str | list[Json]
+    instructions: str | None = None
+    text: Json | None = None
+    tools: list[Json] | None = None
+    tool_choice: str | Json | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: int | None = None
+    top_logprobs: int | None = None
+    include: list[str] | None = None
+    reasoning: Json | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+    store: bool | None = None
+    background: bool | None = None
+    metadata: Json | None = None
+    chat_template_kwargs: Json | None = None
+
+
+_Body = TypeVar("_Body", bound=ConstraintFields)
+
+# of other servers, which would write something else with them
+_CHANGES_ANSWERS = {
+    *("best_of", "use_beam_search", "length_penalty", "logits_processors", "typical_p", "mirostat"),
+    *("repetition_detection", "truncate_prompt_tokens", "documents", "web_search_options", "lora"),
+    *("ctrl_grammar", "custom_logit_processor", "structural_tag", "moderation", "audio"),
+}
+
+
+def read_body(kind: type[_Body], data: bytes) -> _Body:
+    """A request's body; raises ApiError with the field that is wrong."""
+    try:
+        body = kind.model_validate_json(data)
+    except ValidationError as error:
+        raise of_validation(error) from None
+    for name, value in (body.model_extra or {}).items():
+        if value is not None:
+            _refuse_unheeded(name)
+    return body
+
+
+def _refuse_unheeded(name: str) -> None:
+    """Raise for a field that is not read though it would change the answer."""
+    if name == "extra_body":
+        raise refuse(
+            "extra_body is an argument of client libraries: put its fields into the body itself",
+            name,
+        )
+    if name in _CHANGES_ANSWERS or name.startswith("guided_"):
+        raise refuse(f"{name} is not supported", name, "unsupported_parameter")

@@ -1,0 +1,190 @@
+"""What a chat request comes down to: prompts for the engine, and how their text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from structspec.call_reader import CallReader
+from structspec.constraint import Tools
+from structspec.errors import GrammarError, StructspecError
+from structspec.grammars.tools import tools_of
+from structspec.options import resolve_options
+from structspec.server.bodies import ChatBody, Json, SamplingFields
+from structspec.server.constraints import Wanted, read_constraint
+from structspec.server.errors import ApiError, refuse, to_api_error
+from structspec.server.messages import read_messages, text_of
+from structspec.server.sampling import read_sampling
+from structspec.server.settings import ServerSettings
+from structspec.server.tools import ToolChoice, read_tools
+from structspec.service import ChatPrompt, Prepared, Service, TokenPrompt
+from structspec.tool_prompt import choose_envelope, has_tools, tell_tools
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One API request, ready to start: a prepared request for each choice."""
+
+    prepared: Sequence[Prepared]
+    wanted: Wanted | None
+    tools: Tools | None = None
+    tells_reasoning: bool = True
+
+    def reader(self) -> CallReader | None:
+        """What reads calls out of a choice's text; None where there can be none."""
+        return None if self.tools is None else CallReader(self.tools)
+
+    def explain(self, error: Exception) -> ApiError:
+        """What a client is told of an error that a choice ended with."""
+        place = None if self.wanted is None else self.wanted.param
+        told = to_api_error(error, place)
+        if told.code == "invalid_json_schema" and self.wanted is not None and self.wanted.name:
+            # in the words that users search for
+            name = self.wanted.name
+            message = f"Invalid schema for response_format '{name}': {told.message}"
+            return ApiError(told.status, message, param=told.param, code=told.code)
+        return told
+
+
+def prepare_chat(service: Service, settings: ServerSettings, body: ChatBody) -> Job:
+    """Read a chat request and start compiling; raises ApiError, and then nothing is started."""
+    check_model(settings, body)
+    if body.functions or body.function_call not in (None, "none"):
+        raise refuse(
+            "functions and function_call are no longer supported: send tools and tool_choice",
+            "functions" if body.functions else "function_call",
+            "unsupported_parameter",
+        )
+    options = {**read_sampling(body), **_read_rest(body)}
+    tools = read_tools(body.tools, body.tool_choice, body.parallel_tool_calls)
+    wanted = read_constraint(body)
+    messages = read_messages(body.messages, "messages")
+    return prepare_job(
+        service,
+        settings,
+        body,
+        messages,
+        options,
+        tools,
+        wanted,
+        body.chat_template_kwargs,
+        tells_reasoning=body.include_reasoning is not False,
+    )
+
+
+def prepare_job(
+    service: Service,
+    settings: ServerSettings,
+    body: SamplingFields,
+    messages: list[dict[str, Any]],
+    options: dict[str, Any],
+    tools: ToolChoice | None,
+    wanted: Wanted | None,
+    template_options: Json | None,
+    *,
+    tells_reasoning: bool = True,
+) -> Job:
+    """Messages and all that was read of a request, as prepared requests."""
+    template = service.tokenizer.chat_template
+    envelope = choose_envelope(template)
+    held: Tools | None = None
+    if tools is not None:
+        wanted = tools.constrain(wanted, envelope)
+        held = wanted.options["grammar"]
+        try:
+            tools_of(held)
+        except GrammarError as error:
+            raise Job([], wanted).explain(error) from None
+    listed = [] if tools is None else list(tools.tools)
+    if has_tools(template):
+        prompt = ChatPrompt(messages, _wrapped(listed) or None, template_options or {})
+    else:
+        prompt = ChatPrompt(tell_tools(messages, listed, envelope), None, template_options or {})
+    prepared = prepare_choices(service, settings, body, prompt, options, wanted)
+    return Job(prepared, wanted, held, tells_reasoning)
+
+
+def prepare_choices(
+    service: Service,
+    settings: ServerSettings,
+    body: SamplingFields,
+    prompt: ChatPrompt | TokenPrompt,
+    options: dict[str, Any],
+    wanted: Wanted | None,
+) -> list[Prepared]:
+    """As many requests as there are choices, each with a seed of its own where one is given."""
+    if wanted is not None:
+        options = {**options, **wanted.options, **_read_policy(body, wanted)}
+    check_size(settings, wanted)
+    num_choices = _count_choices(settings, body)
+    try:
+        task = resolve_options(options)  # type: ignore[arg-type]
+        return service.prepare_all([prompt], task, num_choices)
+    except StructspecError as error:
+        raise Job([], wanted).explain(error) from None
+
+
+def check_model(settings: ServerSettings, body: SamplingFields) -> None:
+    """Raise where another model is asked for than the one that is served."""
+    if body.model is not None and body.model != settings.model_name:
+        raise ApiError(
+            404,
+            f"the model {body.model!r} does not exist; this server has {settings.model_name!r}",
+            param="model",
+            code="model_not_found",
+        )
+
+
+def check_size(settings: ServerSettings, wanted: Wanted | None) -> None:
+    """Raise for a constraint that is larger than the server takes."""
+    if wanted is None:
+        return
+    size = sum(len(str(value)) for value in wanted.options.values())
+    if size > settings.max_schema_bytes:
+        raise refuse(
+            f"{wanted.param} is larger than the {settings.max_schema_bytes} bytes allowed",
+            wanted.param,
+            "schema_too_large",
+        )
+
+
+def _count_choices(settings: ServerSettings, body: SamplingFields) -> int:
+    num_choices = 1 if body.n is None else body.n
+    if not 1 <= num_choices <= settings.max_choices:
+        raise refuse(f"n must be from 1 to {settings.max_choices}, not {num_choices}", "n")
+    return num_choices
+
+
+def _read_rest(body: ChatBody) -> dict[str, Any]:
+    """The options that only chat has."""
+    options: dict[str, Any] = {}
+    if body.max_completion_tokens is not None:
+        options["max_tokens"] = body.max_completion_tokens
+    if body.prediction is not None:
+        content = body.prediction.get("content")
+        options["prediction"] = text_of(content, "prediction.content")
+    if body.top_logprobs and not body.logprobs:
+        raise refuse("top_logprobs needs logprobs to be true", "top_logprobs")
+    if body.logprobs:
+        options["logprobs"] = body.top_logprobs or 0
+    if body.reasoning_effort == "none":
+        options["reasoning"] = False
+    if body.thinking_token_budget is not None:
+        options["max_reasoning_tokens"] = body.thinking_token_budget
+    return options
+
+
+def _read_policy(body: SamplingFields, wanted: Wanted) -> dict[str, Any]:
+    policy = {"on_unsupported": body.on_unsupported, "max_attempts": body.max_attempts}
+    if wanted.schema is not None:
+        policy["schema_in_prompt"] = body.schema_in_prompt
+    return {name: value for name, value in policy.items() if value is not None}
+
+
+def _wrapped(tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """Tools in the form that templates read."""
+    return [
+        dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)}
+        for tool in tools
+    ]

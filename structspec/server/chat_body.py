@@ -1,0 +1,170 @@
+"""The bodies of /v1/chat/completions: whole, and in pieces with every field that SDKs look for."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structspec
+from structspec.call_reader import AnswerText, ArgumentsText, CallBegins, CallReader, Event
+from structspec.request import Request
+
+FINGERPRINT = f"structspec-{structspec.__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What all pieces of one answer have in common."""
+
+    model: str
+    response_id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def fields(self, kind: str) -> dict[str, Any]:
+        """Those at the top of a body."""
+        return {
+            "id": self.response_id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "service_tier": None,
+            "system_fingerprint": FINGERPRINT,
+        }
+
+
+@dataclass(slots=True)
+class Message:
+    """One choice's text and calls, as events add to them."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: str | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, events: Iterator[Event]) -> None:
+        """Take in what a reader says."""
+        for event in events:
+            match event:
+                case AnswerText():
+                    self.text.append(event.text)
+                case CallBegins():
+                    self.calls.append(begun_call(event))
+                case ArgumentsText():
+                    self.calls[event.index]["function"]["arguments"] += event.text
+
+    def body(self) -> dict[str, Any]:
+        """As a client reads it."""
+        text = "".join(self.text)
+        content = text if text or not self.calls else None
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": content,
+            "refusal": None,
+            "annotations": [],
+        }
+        if self.reasoning is not None:
+            message |= reasoning_fields(self.reasoning)
+        return {**message, "tool_calls": self.calls} if self.calls else message
+
+
+def reasoning_fields(text: str) -> dict[str, Any]:
+    """Reasoning under both names that clients know."""
+    return {"reasoning": text, "reasoning_content": text}
+
+
+def begun_call(event: CallBegins) -> dict[str, Any]:
+    """A call without arguments yet."""
+    call_id = f"call_{secrets.token_hex(12)}"
+    function = {"name": event.name, "arguments": ""}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def read_message(text: str, reader: CallReader | None) -> Message:
+    """The message that a text is."""
+    message = Message()
+    if reader is None:
+        message.text.append(text)
+    else:
+        message.add(reader.feed(text))
+        message.add(reader.finish())
+    return message
+
+
+def finish_reason(request: Request, *, has_calls: bool) -> str:
+    """Why a choice ended, in OpenAI's words."""
+    if request.finish_reason == "length":
+        return "length"
+    return "tool_calls" if has_calls else "stop"
+
+
+def usage_of(requests: Sequence[Request]) -> dict[str, Any]:
+    """What all choices of one prompt cost."""
+    prompt = requests[0].num_prompt_tokens
+    completion = sum(request.num_output_tokens for request in requests)
+    reasoning = sum(request.usage.reasoning_tokens for request in requests)
+    stats = [request.stats for request in requests]
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": min(prompt, stats[0].num_cached_tokens)},
+        "completion_tokens_details": {
+            "reasoning_tokens": reasoning,
+            "accepted_prediction_tokens": sum(one.accepted_prediction_tokens for one in stats),
+            "rejected_prediction_tokens": sum(one.rejected_prediction_tokens for one in stats),
+        },
+    }
+
+
+def choice_body(
+    index: int, message: dict[str, Any], reason: str, logprobs: Any = None
+) -> dict[str, Any]:
+    """One choice of a whole answer."""
+    return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
+
+
+def logprobs_body(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """`logprobs` of a choice, or of a piece of one."""
+    return {"content": entries, "refusal": None}
+
+
+class Chunks:
+    """Writes the pieces of one streamed answer; what stays the same is written once."""
+
+    def __init__(self, head: Head, *, has_usage: bool) -> None:
+        fields = head.fields("chat.completion.chunk")
+        self._head = json.dumps(fields)[:-1]
+        self._usage = ', "usage": null' if has_usage else ""
+
+    def delta(self, index: int, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        """More of a choice."""
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+        return self._chunk(json.dumps([choice], ensure_ascii=False), self._usage)
+
+    def end(self, index: int, reason: str) -> bytes:
+        """A choice is done."""
+        choice = {"index": index, "delta": {}, "logprobs": None, "finish_reason": reason}
+        return self._chunk(json.dumps([choice]), self._usage)
+
+    def usage(self, usage: dict[str, Any]) -> bytes:
+        """What it cost, behind all choices."""
+        return self._chunk("[]", f', "usage": {json.dumps(usage)}')
+
+    def _chunk(self, choices: str, usage: str) -> bytes:
+        return f'data: {self._head}, "choices": {choices}{usage}}}\n\n'.encode()
+
+
+def deltas(events: Iterator[Event]) -> Iterator[dict[str, Any]]:
+    """Events as the deltas of a streamed choice; a call's id and name are told once."""
+    for event in events:
+        match event:
+            case AnswerText():
+                yield {"content": event.text}
+            case CallBegins():
+                yield {"tool_calls": [{"index": event.index, **begun_call(event)}]}
+            case ArgumentsText():
+                function = {"arguments": event.text}
+                yield {"tool_calls": [{"index": event.index, "function": function}]}

@@ -1,0 +1,141 @@
+"""POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from structspec.call_reader import CallReader
+from structspec.errors import Truncated
+from structspec.generation import Generation
+from structspec.grammars.envelopes import ENVELOPES
+from structspec.llm import result_of
+from structspec.server.chat import Job
+from structspec.server.chat_body import (
+    Chunks,
+    Head,
+    choice_body,
+    deltas,
+    finish_reason,
+    logprobs_body,
+    read_message,
+    reasoning_fields,
+    usage_of,
+)
+from structspec.server.logprobs_body import LogprobsReader
+from structspec.server.runs import Outcome, Piece, SpelledText, read_all, run_all
+from structspec.server.sse import DONE, error_event
+from structspec.service import Service
+
+
+async def complete_chat(service: Service, job: Job, head: Head) -> dict[str, Any]:
+    """The whole answer; raises ApiError if a choice failed."""
+    outcomes = await run_all(service, job.prepared)
+    for outcome in outcomes:
+        if isinstance(outcome.result, Exception) and not isinstance(outcome.result, Truncated):
+            raise job.explain(outcome.result) from outcome.result
+    choices = [_choice(service, job, index, outcome) for index, outcome in enumerate(outcomes)]
+    usage = usage_of([outcome.request for outcome in outcomes])
+    return {**head.fields("chat.completion"), "choices": choices, "usage": usage}
+
+
+def _choice(service: Service, job: Job, index: int, outcome: Outcome) -> dict[str, Any]:
+    text = written_text(service, job, outcome)
+    message = read_message(text, job.reader())
+    request = outcome.request
+    if job.tells_reasoning and request.reasoning is not None and request.reasoning.has_begun:
+        message.reasoning = request.reasoning.text.text
+    reason = finish_reason(request, has_calls=bool(message.calls))
+    logprobs = LogprobsReader(request, service.vocabulary)
+    told = logprobs_body(logprobs.take()) if logprobs.is_on else None
+    return choice_body(index, message.body(), reason, told)
+
+
+def written_text(service: Service, job: Job, outcome: Outcome) -> str:
+    """What a finished request has written, with the special tokens that calls are read by."""
+    if _spells(job):
+        return SpelledText(outcome.request, service.vocabulary).take(is_last=True)
+    result = outcome.result
+    return result.text if isinstance(result, Generation | Truncated) else ""
+
+
+def make_spelled(service: Service, job: Job, index: int) -> SpelledText | None:
+    """What spells a choice's special tokens, where calls are read by them."""
+    if not _spells(job):
+        return None
+    return SpelledText(job.prepared[index].request, service.vocabulary)
+
+
+def _spells(job: Job) -> bool:
+    return job.tools is not None and bool(ENVELOPES[job.tools.envelope].markers)
+
+
+class ChoiceReader:
+    """Reads one streamed choice: text, or the deltas of calls."""
+
+    def __init__(self, service: Service, job: Job, index: int) -> None:
+        self._reader: CallReader | None = job.reader()
+        self._spelled = make_spelled(service, job, index)
+        self._tells_reasoning = job.tells_reasoning
+        self._logprobs = LogprobsReader(job.prepared[index].request, service.vocabulary)
+        self.has_calls = False
+
+    def take(self, piece: Piece) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+        """What a piece adds to the answer: deltas, the first of text with all new logprobs."""
+        if piece.reasoning and self._tells_reasoning:
+            yield reasoning_fields(piece.reasoning), None
+        entries = self._logprobs.take() if self._logprobs.is_on else []
+        for delta in self._deltas(piece.text, is_last=piece.is_finished):
+            yield delta, logprobs_body(entries) if entries else None
+            entries = []
+        if entries:
+            yield {"content": ""}, logprobs_body(entries)
+
+    def _deltas(self, text: str, *, is_last: bool) -> list[dict[str, Any]]:
+        if self._spelled is not None:
+            text = self._spelled.take(is_last=is_last)
+        if self._reader is None:
+            return [{"content": text}] if text else []
+        found = list(deltas(self._reader.feed(text)))
+        if is_last:
+            found += deltas(self._reader.finish())
+        self.has_calls |= any("tool_calls" in delta for delta in found)
+        return found
+
+
+def check_first(service: Service, job: Job, piece: Piece) -> None:
+    """Raise what ended a request before it wrote anything: an answer of its own, not an event."""
+    if not piece.is_finished:
+        return
+    result = result_of(service, job.prepared[piece.index])
+    if isinstance(result, Exception) and not isinstance(result, Truncated):
+        raise job.explain(result) from result
+
+
+async def stream_chat(
+    service: Service, job: Job, head: Head, *, has_usage: bool
+) -> AsyncIterator[bytes]:
+    """The answer as it is written, in server-sent events."""
+    chunks = Chunks(head, has_usage=has_usage)
+    readers = [ChoiceReader(service, job, index) for index in range(len(job.prepared))]
+    has_begun = False
+    async for piece in read_all(service, job.prepared):
+        if not has_begun:
+            check_first(service, job, piece)
+            has_begun = True
+            for index in range(len(readers)):  # SDKs want to meet choices in rising order
+                yield chunks.delta(index, {"role": "assistant", "content": "", "refusal": None})
+        prepared, reader = job.prepared[piece.index], readers[piece.index]
+        for delta, logprobs in reader.take(piece):
+            yield chunks.delta(piece.index, delta, logprobs)
+        if not piece.is_finished:
+            continue
+        result = result_of(service, prepared)
+        if isinstance(result, Exception) and not isinstance(result, Truncated):
+            yield error_event(job.explain(result))
+            return
+        reason = finish_reason(prepared.request, has_calls=reader.has_calls)
+        yield chunks.end(piece.index, reason)
+    if has_usage:
+        yield chunks.usage(usage_of([one.request for one in job.prepared]))
+    yield DONE

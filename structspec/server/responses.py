@@ -1,0 +1,122 @@
+"""What a request to /v1/responses comes down to: items as messages, the rest as in chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from structspec.server.bodies import ResponsesBody
+from structspec.server.chat import Job, check_model, prepare_job
+from structspec.server.constraints import Wanted, read_constraint, read_format
+from structspec.server.errors import refuse
+from structspec.server.messages import read_messages
+from structspec.server.sampling import read_sampling
+from structspec.server.settings import ServerSettings
+from structspec.server.store import ResponseStore
+from structspec.server.tools import read_tools
+from structspec.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseJob:
+    """A request that is ready to start, and the items before its answer."""
+
+    job: Job
+    body: ResponsesBody
+    items: Sequence[dict[str, Any]]
+    should_store: bool
+
+
+def prepare_response(
+    service: Service, settings: ServerSettings, store: ResponseStore, body: ResponsesBody
+) -> ResponseJob:
+    """Read a request and start compiling; raises ApiError, and then nothing is started."""
+    check_model(settings, body)
+    for name in ("background", "conversation"):
+        if getattr(body, name):
+            raise refuse(f"{name} is not supported", name, "unsupported_parameter")
+    if body.n not in (None, 1):
+        raise refuse("a response has one output: n must be 1", "n")
+    items = _read_items(body, store)
+    messages = read_messages(list(_to_messages(items)), "input")
+    if body.instructions:
+        messages = [{"role": "system", "content": body.instructions}, *messages]
+    options = read_sampling(body)
+    if body.max_output_tokens is not None:
+        options["max_tokens"] = body.max_output_tokens
+    if body.top_logprobs or "message.output_text.logprobs" in (body.include or ()):
+        options["logprobs"] = body.top_logprobs or 0
+    if (body.reasoning or {}).get("effort") == "none":
+        options["reasoning"] = False
+    tools = read_tools(body.tools, body.tool_choice, body.parallel_tool_calls)
+    job = prepare_job(
+        service,
+        settings,
+        body,
+        messages,
+        options,
+        tools,
+        _read_wanted(body),
+        body.chat_template_kwargs,
+    )
+    return ResponseJob(job, body, items, body.store is not False)
+
+
+def _read_wanted(body: ResponsesBody) -> Wanted | None:
+    """The constraint, from `text.format` or any of the other fields."""
+    wanted = read_constraint(body)
+    form = (body.text or {}).get("format")
+    if form is None:
+        return wanted
+    if not isinstance(form, Mapping):
+        raise refuse(f"text.format must be an object, not {form!r}", "text.format")
+    told = read_format(form, "text.format")
+    if told is not None and wanted is not None:
+        raise refuse(
+            f"text.format and {wanted.param} contradict each other: send one of them", "text.format"
+        )
+    return told or wanted
+
+
+def _read_items(body: ResponsesBody, store: ResponseStore) -> list[dict[str, Any]]:
+    before: Iterable[dict[str, Any]] = ()
+    if body.previous_response_id is not None:
+        before = store.get(body.previous_response_id, "previous_response_id").items
+    given = body.input
+    new = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not new:
+        raise refuse("input must hold at least one item", "input", "empty_array")
+    return [*before, *new]
+
+
+def _to_messages(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Items as chat messages; neighbouring calls are one message."""
+    calls: list[dict[str, Any]] = []
+    reasoning = ""
+    for index, item in enumerate(items):
+        kind = item.get("type") or "message"
+        if kind == "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            calls.append({"id": item.get("call_id"), "function": function})
+            continue
+        if calls:
+            yield {"role": "assistant", "content": None, "tool_calls": calls}
+            calls = []
+        if kind == "message":
+            yield {**item, **({"reasoning": reasoning} if reasoning else {})}
+            reasoning = ""
+        elif kind == "function_call_output":
+            output, call_id = item.get("output"), item.get("call_id")
+            yield {"role": "tool", "content": output, "tool_call_id": call_id}
+        elif kind == "reasoning":
+            parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
+            reasoning = "\n".join(str(part.get("text", "")) for part in parts)
+        else:
+            raise refuse(
+                f"input[{index}]: items of type {kind!r} are not supported",
+                f"input[{index}].type",
+                "unsupported_content",
+            )
+    if calls:
+        yield {"role": "assistant", "content": None, "tool_calls": calls}

@@ -1,0 +1,126 @@
+"""Requests in flight: run to their results, or read while they are written; all of asyncio.
+
+Whoever stops waiting, because the client has gone away, cancels them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from structspec.async_llm import in_event_loop
+from structspec.engine.loop import News
+from structspec.generation import Generation
+from structspec.llm import result_of
+from structspec.request import Request
+from structspec.service import Prepared, Service
+from structspec.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a request ended: its last attempt, and the result or the error of that."""
+
+    request: Request
+    result: Generation | Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one of several requests has written since it was last heard of."""
+
+    index: int
+    text: str
+    is_finished: bool
+    reasoning: str = ""
+
+
+async def run_all(service: Service, prepared: Sequence[Prepared]) -> list[Outcome]:
+    """How each one ends; drawn again as often as its task allows."""
+    return list(await asyncio.gather(*(_run(service, one) for one in prepared)))
+
+
+async def _run(service: Service, prepared: Prepared) -> Outcome:
+    while True:
+        finished = asyncio.Event()
+        tell = in_event_loop(partial(_tell_finished, finished.set))
+        service.start(prepared, tell)
+        try:
+            await finished.wait()
+        except BaseException:
+            service.cancel(prepared)
+            raise
+        result = result_of(service, prepared)
+        again = service.next_attempt(prepared, result)
+        if again is None:
+            return Outcome(prepared.request, result)
+        prepared = again
+
+
+def _tell_finished(tell: Callable[[], None], news: News) -> None:
+    if news.finished is not None:
+        tell()
+
+
+async def read_all(service: Service, prepared: Sequence[Prepared]) -> AsyncIterator[Piece]:
+    """Pieces of all of them as they come; those of one that piled up meanwhile are one."""
+    news: asyncio.Queue[tuple[int, News]] = asyncio.Queue()
+
+    def put(index: int, one: News) -> None:
+        news.put_nowait((index, one))
+
+    running = set(range(len(prepared)))
+    try:
+        for index, one in enumerate(prepared):
+            service.start(one, in_event_loop(partial(put, index)), is_streamed=True)
+        while running:
+            waiting = [await news.get()]
+            while not news.empty():
+                waiting.append(news.get_nowait())
+            for piece in _joined(waiting):
+                if piece.is_finished:
+                    running.discard(piece.index)
+                yield piece
+    finally:
+        for index in running:
+            service.cancel(prepared[index])
+
+
+def _joined(waiting: Sequence[tuple[int, News]]) -> list[Piece]:
+    pieces: dict[int, Piece] = {}
+    for index, news in waiting:
+        before = pieces.get(index, Piece(index, "", False))
+        pieces[index] = Piece(
+            index,
+            before.text + news.text,
+            news.finished is not None,
+            before.reasoning + news.reasoning,
+        )
+    return [*pieces.values()]
+
+
+class SpelledText:
+    """A request's answer with special tokens spelled by name, in whole characters, as it grows."""
+
+    def __init__(self, request: Request, vocabulary: Vocabulary) -> None:
+        self._request = request
+        self._vocabulary = vocabulary
+        self._num_read = 0  # of its tokens; 0: the answer has not begun
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def take(self, *, is_last: bool = False) -> str:
+        """What is new since the last call."""
+        if not self._num_read:
+            reasoning = self._request.reasoning
+            if reasoning is not None and not reasoning.is_over and not is_last:
+                return ""
+            num_before = 0 if reasoning is None else reasoning.num_before
+            self._num_read = self._request.num_prompt_tokens + num_before
+        new = self._request.token_ids[self._num_read :]  # the engine only appends
+        self._num_read += len(new)
+        stops = self._vocabulary.stop_token_ids
+        written = [token_id for token_id in new if token_id not in stops]
+        return self._decode(self._vocabulary.spell_bytes(written), is_last)
