@@ -16,18 +16,13 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
 from structspec.generation import Generation
-from structspec.llm import (
-    OnResult,
-    Result,
-    all_or_raise,
-    arranged,
-    result_of,
-    tell_when_finished,
-)
+from structspec.llm import result_of, tell_when_finished
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, check_n, resolve_options
-from structspec.service import Prompt, Prompts, Service, split_prompts
+from structspec.prompts import Prompt, Prompts, split_prompts
+from structspec.results import OnResult, Result, all_or_raise, arranged
+from structspec.service import Service
 
 T = TypeVar("T")
 V = TypeVar("V")

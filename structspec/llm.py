@@ -18,11 +18,11 @@ from structspec.generation import Generation
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, check_n, resolve_options
-from structspec.service import Prepared, Prompt, Prompts, Service, split_prompts
+from structspec.prompts import Prompt, Prompts, split_prompts
+from structspec.results import OnResult, Result, all_or_raise, arranged
+from structspec.service import Prepared, Service
 
 T = TypeVar("T")
-Result = Generation | Exception
-OnResult = Callable[[int, Result], None]
 
 
 class LLM:
@@ -283,14 +283,6 @@ class LLM:
                 self._service.cancel(prepared)
 
 
-def arranged(outputs: Sequence[T], n: int | None, *, is_batch: bool) -> Any:
-    """The outputs of all prompts as they were asked for: of each one, or a list of n."""
-    if n is None:
-        return outputs if is_batch else outputs[0]
-    of_prompts = [[*outputs[i : i + n]] for i in range(0, len(outputs), n)]
-    return of_prompts if is_batch else of_prompts[0]
-
-
 def tell_when_finished(tell: Callable[[int], None], index: int) -> Callable[[News], None]:
     """A listener that passes on `index` with the last news."""
 
@@ -310,13 +302,3 @@ def result_of(service: Service, prepared: Prepared) -> Result:
         return service.finish(prepared)
     except Exception as error:
         return error
-
-
-def all_or_raise(results: Sequence[Result]) -> list[Generation]:
-    """The results, if none of them is an error; otherwise raises the first one."""
-    finished = []
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-        finished.append(result)
-    return finished

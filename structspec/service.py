@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -26,12 +26,9 @@ from structspec.models.loading import DType, choose_device, choose_dtype
 from structspec.options import Task
 from structspec.policy import resample, sibling, unless_unsupported
 from structspec.prompting import show_schema
+from structspec.prompts import Messages, Prompt, to_messages
 from structspec.reasoning_plan import Reasoner
 from structspec.request import NO_USAGE, Request, SamplingParams, Usage
-
-Messages = Sequence[Mapping[str, Any]]
-Prompt = str | Messages
-Prompts = Prompt | Sequence[Prompt]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,46 +257,3 @@ class Service:
                     f"{what} holds the token {token_id}, and the vocabulary ends at"
                     f" {self.vocabulary.vocab_size - 1}"
                 )
-
-
-def to_messages(prompt: Prompt) -> list[dict[str, Any]]:
-    """A prompt as chat messages: a string is what the user says."""
-    if isinstance(prompt, str):
-        return [{"role": "user", "content": prompt}]
-    if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):
-        raise InvalidRequest(f"a prompt is a string or a list of messages, not {prompt!r}")
-    if not prompt:
-        raise InvalidRequest("a prompt needs at least one message, and this list is empty")
-    messages = []
-    for index, message in enumerate(prompt):
-        if not isinstance(message, Mapping):
-            raise InvalidRequest(
-                f"messages[{index}] must be a dict with a 'role' and a 'content', not {message!r}"
-            )
-        if not isinstance(message.get("role"), str) or "content" not in message:
-            raise InvalidRequest(
-                f"messages[{index}] must have a 'role' and a 'content', not {message!r}"
-            )
-        if not isinstance(message["content"], str | list | None):
-            raise InvalidRequest(
-                f"messages[{index}]: 'content' must be text, not {message['content']!r}"
-            )
-        messages.append(dict(message))
-    return messages
-
-
-def split_prompts(prompts: Prompts) -> tuple[list[Prompt], bool]:
-    """The prompts one by one, and whether there was a list of them rather than one."""
-    if isinstance(prompts, str):
-        return [prompts], False
-    if isinstance(prompts, bytes) or not isinstance(prompts, Sequence):
-        raise InvalidRequest(
-            "a prompt is a string or a list of messages, and several are a list of those,"
-            f" not {type(prompts).__name__}"
-        )
-    kinds = [isinstance(prompt, Mapping) for prompt in prompts]
-    if any(kinds) and not all(kinds):
-        raise InvalidRequest("a list holds either messages (dicts) or prompts, not both")
-    if any(kinds):
-        return [cast(Messages, prompts)], False
-    return list(cast(Sequence[Prompt], prompts)), True

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from structspec import InvalidRequest
-from structspec.service import split_prompts, to_messages
+from structspec.prompts import split_prompts, to_messages
 
 HI = {"role": "user", "content": "hi"}
 TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": []}
