@@ -192,7 +192,7 @@ class RequestStats:
     rejected_prediction_tokens: int = 0  # and its others
     compile_ms: float = 0.0
     mask_ms: float = 0.0  # this request's share of filling mask rows
-    # the place in the output of the first token that was held to the constraint; None: there was none
+    # where in the output the first token stands that was held to the constraint; None: none was
     constraint_start: int | None = None
     num_refused: int = 0  # forward passes of whose tokens, drawn without a mask, one was forbidden
     backend: str | None = None

@@ -189,7 +189,9 @@ def check_batch_sizes(name: str, table: object, most: int) -> None:
         place = f"{name}[{index}]"
         is_line = isinstance(line, Sequence) and not isinstance(line, str) and len(line) == 3
         if not is_line or not all(type(number) is int for number in line):
-            raise InvalidRequest(f"{place} must be three integers: first, last, tokens; not {line!r}")
+            raise InvalidRequest(
+                f"{place} must be three integers: first, last, tokens; not {line!r}"
+            )
         first, last, num_tokens = line
         if first != expected or last < first:
             raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Reasoning on the parts of a GPU's engine, run on the CPU: asked before or after, the same tokens."""
+"""Reasoning on a GPU's parts, run on the CPU: asked before or after, the same tokens."""
 
 from __future__ import annotations
 
