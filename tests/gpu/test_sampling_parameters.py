@@ -28,7 +28,7 @@ PARAMETERS: tuple[dict[str, Any], ...] = (
     {"logprobs": 2, "logprobs_mode": "processed", "frequency_penalty": 0.5},
     {"prompt_logprobs": 1},
     {"logit_bias": {"28": 4.0, "260": -3.0}},
-    {"bad_words": ["the", "a"]},
+    {"bad_words": [" the", "!"]},
     {"repetition_penalty": 1.3},
     {"presence_penalty": 0.7, "frequency_penalty": 0.4},
     {"min_tokens": 6},
