@@ -54,12 +54,14 @@ class Limits:
         self.vocab_size = vocabulary.vocab_size
         self._num_words = vocabulary.num_words
         self._has_allowed = allowed_token_ids is not None
-        self.is_hard = self._has_allowed or bad_words is not None
+        ends_text = any(vocabulary.token_bytes[token_id] for token_id in stop_token_ids)
+        self.is_hard = self._has_allowed or bad_words is not None or ends_text
         self._names = [
             name
             for name, is_set in (
                 ("allowed_token_ids", self._has_allowed),
                 ("bad_words", bad_words is not None),
+                ("stop_token_ids", ends_text),
                 ("ignore_eos", ignores_eos),
             )
             if is_set

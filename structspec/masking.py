@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import repeat
@@ -38,7 +38,8 @@ class Masker:
     """Fills the bitmask rows of constrained requests and keeps their matchers in step.
 
     Used by the engine's thread alone. A request whose matcher fails gets an EngineError in
-    `request.error`, to be dropped before its tokens are used; the others are not touched.
+    `request.error`, to be dropped before its tokens are used; the others are not touched. One whose
+    text has no way on gets a NothingAllowed there, which ends it behind the tokens before.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, is_pinned: bool = False) -> None:
@@ -91,6 +92,7 @@ class Masker:
             counts = self._fill_group(backend, group, bitmask)
             for index, count in zip(indices, counts, strict=True):
                 num_valid[index] = count
+        dead_ends = frozenset(index for index in jobs if _is_lost(requests[index]))
         places = np.arange(num_wide, len(bitmask))
         return Mask(
             torch.from_numpy(bitmask),  # the pinned memory itself: a copy need not be waited for
@@ -99,6 +101,7 @@ class Masker:
             num_valid,
             jobs,
             wide.bitmask_rows,
+            dead_ends,
         )
 
     def take_back(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> None:
@@ -119,11 +122,12 @@ class Masker:
 
         What a masked row's grammar refuses is our fault and fails the request. Of tokens drawn
         without a mask those before the first that is refused stand, and if that is the last of them
-        the first of its runners-up that is taken.
+        the first of its runners-up that is taken. At a dead end the tokens before it stand.
         """
         requests = [scheduled.request for scheduled in batch.requests]
         shown: list[int] = []
         unseen: list[int] = []
+        lost = {index: 0 for index in mask.dead_ends}  # and how many of the new tokens stand
         for index, (scheduled, token_ids) in enumerate(
             zip(batch.requests, output.token_ids, strict=True)
         ):
@@ -144,7 +148,11 @@ class Masker:
             for index, error in zip(indices, backend.take_shown(moves), strict=True):
                 if error is not None:
                     _fail(requests[index], error)
-        return self._take_unseen(requests, unseen, draft, output) if unseen else output
+                if _is_lost(requests[index]):
+                    lost[index] = len(output.token_ids[index]) - 1
+        if unseen:
+            output = self._take_unseen(requests, unseen, draft, output)
+        return _cut(output, lost) if lost else output
 
     def _take_unseen(
         self,
@@ -329,6 +337,16 @@ def _diverge(request: Request) -> None:
 
 def _has_ended(request: Request) -> bool:
     return request.is_finished or request.error is not None
+
+
+def _is_lost(request: Request) -> bool:
+    return isinstance(request.error, NothingAllowed)
+
+
+def _cut(output: SamplerOutput, lost: Mapping[int, int]) -> SamplerOutput:
+    """The output with so many tokens of these requests, whose texts have no way on."""
+    tokens = [ids[: lost.get(i, len(ids))] for i, ids in enumerate(output.token_ids)]
+    return replace(output, token_ids=tokens, dead_ends=frozenset(lost))
 
 
 def _accept(request: Request, token_ids: Sequence[int]) -> None:

@@ -143,6 +143,16 @@ def test_where_nothing_is_left_the_error_names_the_limits_and_the_row_holds_stop
     assert not matcher.accept(256) and not matcher.accept(ord("s"))
 
 
+def test_a_stop_token_that_the_text_needs_is_named_too() -> None:
+    vocabulary = VOCABULARIES["bytes"]()
+    inner = compiled("bytes", "llguidance", "regex-fixed").matcher()
+    matcher = limited(inner, vocabulary, stop_token_ids=(ord("s"),))
+    assert matcher.tokens_to_end() is None
+    assert matcher.accept(ord("y")) and matcher.accept(ord("e"))
+    with pytest.raises(DeadEnd, match="^stop_token_ids leave no token"):
+        matcher.fill(allocate_bitmask(1, vocabulary.vocab_size), 0)
+
+
 def test_a_dead_end_behind_a_draft_fails_nobody_before_it_is_gone_to() -> None:
     vocabulary = VOCABULARIES["bytes"]()
     inner = compiled("bytes", "llguidance", "regex-fixed").matcher()

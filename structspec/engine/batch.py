@@ -160,6 +160,7 @@ class Mask:
     num_valid: Sequence[int]  # per scheduled request
     jobs: Mapping[int, FillJob] = field(default_factory=dict)  # whose rows, by request's index
     wide: Sequence[Row] = ()  # the wide rows at the head of the bitmask
+    dead_ends: frozenset[int] = frozenset()  # requests whose text has no way on behind known tokens
 
 
 def no_mask(num_words: int, num_valid: Sequence[int]) -> Mask:
@@ -182,6 +183,7 @@ class SamplerOutput:
     diverged: frozenset[int] = frozenset()  # indices of scheduled requests
     logprobs: TokenLogprobs = field(default_factory=dict)  # of new tokens, by the same indices
     prompt_logprobs: TokenLogprobs = field(default_factory=dict)  # of known ones that follow rows
+    dead_ends: frozenset[int] = frozenset()  # those whose text has no way on behind these tokens
 
 
 class Parked(NamedTuple):

@@ -15,7 +15,7 @@ from structspec.engine.draft_length import DraftLengths
 from structspec.engine.draft_slots import DraftSlots, Share, count_prompt_rows
 from structspec.engine.memory_pressure import MemoryPressure
 from structspec.engine.progress import append_tokens, record_draft
-from structspec.errors import Cancelled, EngineError, StructspecError
+from structspec.errors import Cancelled, EngineError, NothingAllowed, StructspecError
 from structspec.grammars.wrapping import FreeMatcher
 from structspec.metrics_recorder import MetricsRecorder
 from structspec.request import FinishReason, Request, RequestStatus
@@ -180,7 +180,7 @@ class Scheduler:
             if index in output.prompt_logprobs:
                 told, first = output.prompt_logprobs[index], scheduled.first_position
                 request.prompt_logprobs[first : first + len(told)] = told
-            if request.error is not None:
+            if request.error is not None and not isinstance(request.error, NothingAllowed):
                 self._finish(request, "error", request.error)
             elif scheduled.is_stale and index not in output.diverged:
                 continue
@@ -192,6 +192,8 @@ class Scheduler:
                     request.token_time = now
                 num_invalid = len(draft.guesses[index]) - num_valid[index] if num_valid else 0
                 self._take_tokens(scheduled, draft, output, index, num_invalid)
+                if index in output.dead_ends and not request.is_finished:
+                    self._finish(request, "error", request.error)
             elif scheduled.num_preemptions == request.stats.num_preemptions:
                 self._block_manager.keep(request, scheduled.first_position + scheduled.num_tokens)
         self.recorder.got_tokens(now, last_times)
@@ -221,16 +223,18 @@ class Scheduler:
         if was_guessed:
             request.is_held = False
         stats.num_target_steps += bool(new)
-        if drafts:
-            sources = draft.sources_of(index, self._guesser)
-            verified = record_draft(stats, sources, num_certain + num_accepted, num_invalid)
-            self.draft_slots.verified(request, verified)
         if stats.first_token_s is None and new:
             stats.first_token_s = request.token_time - request.arrival_time
         num_before = len(request.token_ids)
         reason = append_tokens(request, new, self._vocabulary)
+        num_new = len(request.token_ids) - num_before
+        if drafts:
+            sources = draft.sources_of(index, self._guesser)
+            num_standing = min(num_certain + num_accepted, num_new)
+            verified = record_draft(stats, sources, num_standing, num_invalid)
+            if num_new == len(new):  # else those behind its end were neither wrong nor right
+                self.draft_slots.verified(request, verified)
         if index in output.logprobs:
-            num_new = len(request.token_ids) - num_before
             request.logprobs += output.logprobs[index][:num_new]
         if scheduled.num_preemptions == stats.num_preemptions:
             request.num_computed_tokens += num_accepted

@@ -16,12 +16,13 @@ import torch
 
 from structspec import GrammarCompiler, NothingAllowed, Regex
 from structspec.config import EngineConfig, SpeculativeConfig
+from structspec.drafters.hybrid import HybridDrafter
 from structspec.grammars.base import CompiledGrammar
 from structspec.masking import Masker
 from tests.engine.coupled import CoupledSampler, HopefulPace
 from tests.engine.test_engine_distribution import MAX_TOKENS, PROMPT, allowed_tokens, other_logits
 from tests.engine.toy import STOP, VOCABULARY, RandomDrafter, ToyEngine, hashed_logits
-from tests.engine.toy_grammar import ToyGrammar, ready
+from tests.engine.toy_grammar import RestlessDrafter, ToyGrammar, ready
 
 NUM_SAMPLES = 1500
 A, B, C, AB = range(4)
@@ -175,6 +176,49 @@ def test_a_text_that_limits_leave_no_way_out_of_ends_with_an_error_that_names_th
     assert "bad_words leave no token that may follow the first" in str(lost.error)
     assert lost.output_token_ids in ([], [A], [A, B], [AB])
     assert other.error is None and other.num_output_tokens == 9
+
+
+@pytest.mark.parametrize("stop", [(), ("ac",), ("b",)])
+@pytest.mark.parametrize("parts", [{}, {"runs_ahead": True}, {"runs_ahead": True, "pace": None}])
+@pytest.mark.parametrize("texts", [("aacb",), ("aacb", "abacb", "cab")])
+def test_what_stands_before_a_dead_end_counts_however_it_was_drafted(
+    texts: tuple[str, ...], parts: dict[str, Any], stop: tuple[str, ...]
+) -> None:
+    """It is in the error, and where a stop string is in it there is none."""
+    told = []
+    for make_drafter in (lambda: RandomDrafter(3), lambda: RestlessDrafter(5)):
+        for is_speculative in (False, True):
+            pace = {"pace": HopefulPace()} if "pace" in parts else {}
+            toy = make_engine(make_drafter(), **{**parts, **pace})
+            requests = [
+                toy.add(
+                    (0, place),
+                    stop=stop,
+                    bad_words=("cb", "ba"),
+                    speculative=is_speculative,
+                    compiled=ready(ToyGrammar(texts)),
+                )
+                for place in range(4)
+            ]
+            toy.run(requests)
+            told.append([(r.output_token_ids, r.text.text, r.finish_reason) for r in requests])
+    assert all(one == told[0] for one in told)
+    if texts == ("aacb",):
+        assert {one[1:] for one in told[0]} == {
+            ("a", "stop") if stop == ("ac",) else ("aac", "error")
+        }
+
+
+def test_accepted_drafts_are_those_that_stand_in_the_output() -> None:
+    """Of four certain tokens the stop string ends the text in the second."""
+    toy = make_engine(HybridDrafter(VOCABULARY, SpeculativeConfig()))
+    request = toy.add(PROMPT, stop=("bc",), compiled=ready(ToyGrammar(("bcca",))))
+    toy.run([request])
+    assert request.output_token_ids == [B, C]
+    stats = request.stats
+    assert (stats.num_drafted, stats.num_accepted) == (3, 2)
+    assert stats.accepted_per_position == [1, 1]
+    assert stats.accepted_by_source == {"forced": 2}
 
 
 def test_stop_strings_do_not_end_a_text_of_fewer_than_min_tokens() -> None:
