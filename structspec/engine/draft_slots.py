@@ -20,6 +20,12 @@ class Share(NamedTuple):
     num_tokens: int
     is_sampled: bool
 
+    @staticmethod
+    def of(request: Request, num_tokens: int) -> Share:
+        """So many of its known tokens."""
+        num_known = len(request.token_ids) + request.num_pending
+        return Share(request, num_tokens, request.num_computed_tokens + num_tokens == num_known)
+
 
 _KNOWING_FORCED = ("hybrid", "forced")  # which tell certain and forced tokens from other guesses
 

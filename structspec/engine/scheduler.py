@@ -109,7 +109,7 @@ class Scheduler:
                 if num_tokens > 1:
                     num_tokens = self._fit_rows(request, num_tokens, shares)
                 if num_tokens > 0 and self._reserve(request, num_tokens):
-                    shares.append(Share(request, num_tokens, _is_sampled(request, num_tokens)))
+                    shares.append(Share.of(request, num_tokens))
                     budget -= num_tokens
         if len(self._waiting) == num_waiting:  # else blocks are short: what left must not come back
             budget = self._admit(shares, budget)
@@ -232,7 +232,7 @@ class Scheduler:
             sources = draft.sources_of(index, self._guesser)
             num_standing = min(num_certain + num_accepted, num_new)
             verified = record_draft(stats, sources, num_standing, num_invalid)
-            if num_new == len(new):  # else those behind its end were neither wrong nor right
+            if num_new == len(new):  # else nobody knows of those behind its end
                 self.draft_slots.verified(request, verified)
         if index in output.logprobs:
             request.logprobs += output.logprobs[index][:num_new]
@@ -288,12 +288,15 @@ class Scheduler:
     def _waits_for_leader(self, request: Request) -> bool:
         """Whether another request is still computing what both begin with.
 
-        Not once it has begun: the other may then wait behind it.
+        Not once it has begun: the other may then wait behind it. Nor while that one waits itself,
+        for its grammar: others are behind.
         """
         leader = request.leader
         if leader is None or leader.is_finished or request.stats.num_preemptions:
             return False
-        return not self._block_manager.has_beginning(leader)
+        num_left = leader.num_prompt_tokens - 1 - leader.num_computed_tokens
+        is_computed = num_left <= 0 or self._num_wanted(leader) > 0
+        return is_computed and not self._block_manager.has_beginning(leader)
 
     def _fit_rows(self, request: Request, num_tokens: int, shares: Sequence[Share]) -> int:
         """So many of a request's tokens as there is room for rows, for prompt_logprobs.
@@ -349,7 +352,7 @@ class Scheduler:
             self._running.append(request)
             self._running.sort(key=lambda running: running.request_id)
             if num_tokens > 0:
-                shares.append(Share(request, num_tokens, _is_sampled(request, num_tokens)))
+                shares.append(Share.of(request, num_tokens))
                 budget -= num_tokens
         return budget
 
@@ -393,8 +396,3 @@ class Scheduler:
         request.error = error
         self._news[request] = None
         self.recorder.finished(request)
-
-
-def _is_sampled(request: Request, num_tokens: int) -> bool:
-    num_known = len(request.token_ids) + request.num_pending
-    return request.num_computed_tokens + num_tokens == num_known
