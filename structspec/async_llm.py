@@ -8,20 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
+from structspec.errors import GenerationError
 from structspec.generation import Generation
 from structspec.llm import result_of, tell_when_finished
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, check_n, resolve_options
+from structspec.partial_values import PartialItems, PartialValues
 from structspec.prompts import Prompt, Prompts, split_prompts
-from structspec.results import OnResult, Result, all_or_raise, arranged
+from structspec.results import OnResult, Result, all_or_raise, arranged, texts_of
 from structspec.service import Service
 
 T = TypeVar("T")
@@ -191,24 +193,39 @@ class AsyncLLM:
             all_or_raise(results)
         return arranged(results, n, is_batch=is_batch)
 
-    async def stream(
-        self, prompt: Prompt, **options: Unpack[GenerateOptions]
-    ) -> AsyncIterator[str]:
+    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[str]:
         """As LLM.stream."""
-        prepared = self._service.prepare(prompt, resolve_options(options))
-        news: asyncio.Queue[News] = asyncio.Queue()
-        self._service.start(prepared, in_event_loop(news.put_nowait), is_streamed=True)
-        is_finished = False
-        try:
-            while not is_finished:
-                item = await news.get()
-                is_finished = item.finished is not None
-                if item.text:
-                    yield item.text
-            self._service.finish(prepared)
-        finally:
-            if not is_finished:
-                self._service.cancel(prepared)
+        return self._parts(prompt, options, texts_of)
+
+    @overload
+    def stream_partial(
+        self, prompt: Prompt, *, schema: type[T], **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[T]: ...
+    @overload
+    def stream_partial(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[Any]: ...
+    def stream_partial(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[Any]:
+        """As LLM.stream_partial."""
+        values = PartialValues(schema)
+        return self._parts(prompt, {**options, "schema": schema}, values.take)
+
+    @overload
+    def stream_items(
+        self, prompt: Prompt, *, schema: type[list[T]], **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[T]: ...
+    @overload
+    def stream_items(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[Any]: ...
+    def stream_items(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[Any]:
+        """As LLM.stream_items."""
+        items = PartialItems(schema)
+        return self._parts(prompt, {**options, "schema": schema}, items.take)
 
     def metrics(self) -> Metrics:
         """What the engine has done since it was built; costs it nothing, and closed ones tell."""
@@ -255,6 +272,32 @@ class AsyncLLM:
                 self._service.cancel(one)
             raise
         return [results[index] for index in range(len(prepared))]
+
+    async def _parts(
+        self,
+        prompt: Prompt,
+        options: GenerateOptions,
+        take: Callable[[str | Generation], Iterable[V]],
+    ) -> AsyncIterator[V]:
+        """What `take` makes of each piece of the text, and of the Generation."""
+        prepared = self._service.prepare(prompt, resolve_options(options))
+        news: asyncio.Queue[News] = asyncio.Queue()
+        self._service.start(prepared, in_event_loop(news.put_nowait), is_streamed=True)
+        is_finished = False
+        try:
+            while not is_finished:
+                item = await news.get()
+                is_finished = item.finished is not None
+                for part in take(item.text) if item.text else ():
+                    yield part
+            for part in take(self._service.finish(prepared)):
+                yield part
+        except GenerationError as error:
+            error.usage = error.usage or prepared.request.usage
+            raise
+        finally:
+            if not is_finished:
+                self._service.cancel(prepared)
 
 
 def in_event_loop(call: Callable[[V], None]) -> Callable[[V], None]:

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import queue
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from structspec.config import EngineConfig
 from structspec.engine.loop import News
+from structspec.errors import GenerationError
 from structspec.generation import Generation
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, Task, check_n, resolve_options
+from structspec.partial_values import PartialItems, PartialValues
 from structspec.prompts import Prompt, Prompts, split_prompts
-from structspec.results import OnResult, Result, all_or_raise, arranged
+from structspec.results import OnResult, Result, all_or_raise, arranged, texts_of
 from structspec.service import Prepared, Service
 
 T = TypeVar("T")
@@ -218,10 +220,45 @@ class LLM:
         last piece. There is one attempt, whatever `max_attempts` says: pieces cannot be taken back.
         Closing the iterator early cancels the request.
         """
-        prepared = self._service.prepare(prompt, resolve_options(options))
-        news: queue.SimpleQueue[News] = queue.SimpleQueue()
-        self._service.start(prepared, news.put, is_streamed=True)
-        return self._pieces(prepared, news)
+        return self._parts(prompt, options, texts_of)
+
+    @overload
+    def stream_partial(
+        self, prompt: Prompt, *, schema: type[T], **options: Unpack[OtherOptions]
+    ) -> Iterator[T]: ...
+    @overload
+    def stream_partial(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> Iterator[Any]: ...
+    def stream_partial(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> Iterator[Any]:
+        """The value of one prompt as it grows: partial ones, and at last the validated one itself.
+
+        PartialValues says what a partial one is: what a type checker takes for a Person is a
+        PartialPerson until the last, some of whose attributes are None. Otherwise as `stream`.
+        """
+        values = PartialValues(schema)
+        return self._parts(prompt, {**options, "schema": schema}, values.take)
+
+    @overload
+    def stream_items(
+        self, prompt: Prompt, *, schema: type[list[T]], **options: Unpack[OtherOptions]
+    ) -> Iterator[T]: ...
+    @overload
+    def stream_items(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> Iterator[Any]: ...
+    def stream_items(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> Iterator[Any]:
+        """The items of a list, each validated as soon as it is written: of `schema=list[T]` Ts.
+
+        Also of other collections, and of JSON schemas of arrays with `items`. An item that does not
+        validate ends the stream with OutputInvalid. Otherwise as `stream`.
+        """
+        items = PartialItems(schema)
+        return self._parts(prompt, {**options, "schema": schema}, items.take)
 
     def metrics(self) -> Metrics:
         """What the engine has done since it was built; costs it nothing, and closed ones tell."""
@@ -269,15 +306,35 @@ class LLM:
             raise
         return [results[index] for index in range(len(prepared))]
 
-    def _pieces(self, prepared: Prepared, news: queue.SimpleQueue[News]) -> Iterator[str]:
+    def _parts(
+        self,
+        prompt: Prompt,
+        options: GenerateOptions,
+        take: Callable[[str | Generation], Iterable[T]],
+    ) -> Iterator[T]:
+        """What `take` makes of each piece of the text, and of the Generation; starts at once."""
+        prepared = self._service.prepare(prompt, resolve_options(options))
+        news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._service.start(prepared, news.put, is_streamed=True)
+        return self._read(prepared, news, take)
+
+    def _read(
+        self,
+        prepared: Prepared,
+        news: queue.SimpleQueue[News],
+        take: Callable[[str | Generation], Iterable[T]],
+    ) -> Iterator[T]:
         is_finished = False
         try:
             while not is_finished:
                 item = news.get()
                 is_finished = item.finished is not None
                 if item.text:
-                    yield item.text
-            self._service.finish(prepared)
+                    yield from take(item.text)
+            yield from take(self._service.finish(prepared))
+        except GenerationError as error:
+            error.usage = error.usage or prepared.request.usage
+            raise
         finally:
             if not is_finished:
                 self._service.cancel(prepared)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from structspec.generation import Generation
@@ -28,3 +28,9 @@ def all_or_raise(results: Sequence[Result]) -> list[Generation]:
             raise result
         finished.append(result)
     return finished
+
+
+def texts_of(read: str | Generation) -> Iterator[str]:
+    """Of the pieces of a text and its Generation the pieces."""
+    if isinstance(read, str):
+        yield read

@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 from enum import Enum
+from typing import Annotated
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from structspec import (
     LLM,
@@ -87,6 +88,45 @@ def test_pieces_of_a_stream_join_to_the_text(llm: LLM):
     pieces = list(llm.stream(ADA, schema=Person))
     assert len(pieces) > 1
     assert "".join(pieces) == llm.generate_raw(ADA, schema=Person).text
+
+
+def test_a_value_grows_and_is_validated_at_last(llm: LLM):
+    *partial, person = llm.stream_partial(ADA, schema=Person)
+    assert person == llm.generate(ADA, schema=Person)
+    assert {(type(one).__name__, one.age) for one in partial} == {("PartialPerson", None)}
+    assert partial[-1].name == person.name
+
+
+def test_items_of_a_list_are_there_before_it_ends(llm: LLM):
+    schema = Annotated[list[Person], Field(min_length=2, max_length=2)]
+    items = llm.stream_items(ADA, schema=schema)
+    first = next(items)
+    assert isinstance(first, Person)
+    assert [first, *items] == llm.generate(ADA, schema=schema)
+
+
+def test_a_stream_of_items_that_is_cut_gives_those_that_are_whole(llm: LLM):
+    items = llm.stream_items(ADA, schema=list[Mood], max_tokens=20, temperature=1.0, seed=1)
+    seen = []
+    with pytest.raises(Truncated) as caught:
+        for item in items:
+            seen.append(item)
+    assert seen and all(item in Mood for item in seen)
+    assert caught.value.usage is not None and caught.value.usage.completion_tokens == 20
+
+
+def test_an_invalid_item_ends_its_stream_with_what_was_used(llm: LLM):
+    class Never(BaseModel):
+        age: int
+
+        @field_validator("age")
+        @classmethod
+        def refuse(cls, age: int) -> int:
+            raise ValueError("never old enough")
+
+    with pytest.raises(OutputInvalid, match="#/0/age") as caught:
+        list(llm.stream_items(ADA, schema=Annotated[list[Never], Field(min_length=9)]))
+    assert caught.value.usage is not None and caught.value.usage.completion_tokens > 0
 
 
 def test_closing_a_stream_early_cancels_its_request(llm: LLM):
@@ -288,6 +328,9 @@ def test_the_async_twin_gives_the_same_and_cancels_with_its_task(llm: LLM):
             assert (again.num_attempts, again.value.age, len(ages)) == (2, ages[1], 2)
             pieces = [piece async for piece in twin.stream(ADA, schema=Person)]
             assert Person.model_validate_json("".join(pieces)) == both[0]
+            assert [one async for one in twin.stream_partial(ADA, schema=Person)][-1] == both[0]
+            moods = Annotated[list[Mood], Field(min_length=1, max_length=2)]
+            assert [one async for one in twin.stream_items(ADA, schema=moods)][0] in Mood
             endless = asyncio.create_task(twin.generate("Write a long story.", max_tokens=900))
             await asyncio.sleep(0.3)
             endless.cancel()

@@ -72,6 +72,13 @@ def of_many_prompts(llm: LLM, prompts: Sequence[str]) -> None:
     )
 
 
+def of_streams(llm: LLM) -> None:
+    for person in llm.stream_partial("x", schema=Person):
+        assert_type(person, Person)
+    for item in llm.stream_items("x", schema=list[Person]):
+        assert_type(item, Person)
+
+
 async def awaited(llm: AsyncLLM, prompts: list[str]) -> None:
     assert_type(await llm.generate("x"), str)
     assert_type(await llm.generate("x", schema=Person), Person)
@@ -79,6 +86,10 @@ async def awaited(llm: AsyncLLM, prompts: list[str]) -> None:
     assert_type(await llm.generate_raw(prompts), list[Generation])
     async for piece in llm.stream("x"):
         assert_type(piece, str)
+    async for one in llm.stream_partial("x", schema=Point):
+        assert_type(one, Point)
+    async for item in llm.stream_items("x", schema=list[int]):
+        assert_type(item, int)
 
 
 def mistakes(llm: LLM) -> None:
