@@ -11,6 +11,7 @@ from itertools import repeat
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from structspec.bitmask import allocate_bitmask, first_logits_rows
 from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, no_mask
@@ -29,7 +30,7 @@ from structspec.grammars.drafts import count_taken, fill_stop_row, is_allowed, t
 from structspec.grammars.wrapping import WrappedMatching
 from structspec.request import Request
 from structspec.vocabulary import Vocabulary
-from structspec.wide_masks import WideFinder
+from structspec.wide_masks import WideFinder, WideMasks
 
 logger = logging.getLogger("structspec")
 
@@ -51,6 +52,9 @@ class Masker:
         self._finder = WideFinder()
         self._wide: list[Sequence[Row]] = [(), ()]  # the wide rows at their heads
         self._turn = 0
+        # by turn: wide rows that stood alone there, the buffer they stood in, and both as tensors
+        self._wide_only: list[tuple[WideMasks, Bitmask, tuple[Tensor, Tensor, Tensor]] | None]
+        self._wide_only = [None, None]
         self._wrapped: dict[BatchMatching | None, BatchMatching] = {}
         self._stop_row = allocate_bitmask(1, vocabulary.vocab_size)
         fill_stop_row(self._stop_row, 0, vocabulary.stop_token_ids)
@@ -70,8 +74,8 @@ class Masker:
             is_masked = [s.request.matcher is not None and s.is_sampled for s in batch.requests]
         wide = self._finder.find(batch, is_masked, num_valid, _take_starts(batch, draft, is_masked))
         num_wide = len(wide.bitmask_rows)
-        if not num_wide and not any(is_masked):
-            return no_mask(self._vocabulary.num_words, num_valid)
+        if not any(is_masked):
+            return self._only_wide(wide, num_valid)
         logits_rows = first_logits_rows(num_valid, [s.is_sampled for s in batch.requests])
         requests = [scheduled.request for scheduled in batch.requests]
         rows: list[int] = []
@@ -103,6 +107,22 @@ class Masker:
             wide.bitmask_rows,
             dead_ends,
         )
+
+    def _only_wide(self, wide: WideMasks, num_valid: list[int]) -> Mask:
+        """The mask of a step without rows of its own; made once for the same wide rows."""
+        if not wide.bitmask_rows:
+            return no_mask(self._vocabulary.num_words, num_valid)
+        bitmask = self._buffer(len(wide.bitmask_rows))
+        self._put_wide(wide.bitmask_rows, bitmask)
+        known = self._wide_only[self._turn]
+        if known is None or known[0] is not wide or known[1] is not self._bitmasks[self._turn]:
+            tensors = (
+                torch.from_numpy(bitmask),
+                torch.from_numpy(wide.rows),
+                torch.from_numpy(wide.places),
+            )
+            known = self._wide_only[self._turn] = (wide, self._bitmasks[self._turn], tensors)
+        return Mask(*known[2], num_valid, wide=wide.bitmask_rows)
 
     def take_back(self, batch: Batch, draft: Draft, is_masked: Sequence[bool]) -> None:
         """Move matchers back before the certain tokens that `fill` has moved them behind."""

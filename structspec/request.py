@@ -328,6 +328,8 @@ class Request:
         """Add the text of a token; True once a stop string is in the answer, which ends it."""
         if self.reasoning is not None:
             data = self.reasoning.take(token_id, data)
+        if not self.params.stop:
+            return self.text.append(data)
         return self.text.append(data, may_stop=self.num_output_tokens > self.params.min_tokens)
 
     def end_text(self) -> None:

@@ -40,6 +40,7 @@ class SuffixDrafter:
         """Without `max_cached_requests` nothing is remembered of other requests."""
         self._settings = settings or SuffixSettings()
         self._known: dict[int, _Known] = {}
+        self._last_requests: list[Request] = []
         self._memory: ResponseMemory | None = None
         if max_cached_requests:
             self._memory = ResponseMemory(self._settings, max_cached_requests, max_cached_bytes)
@@ -58,14 +59,20 @@ class SuffixDrafter:
         return looked_up(drafts, batch)
 
     def observe(self, batch: Batch) -> None:
-        """Remember what finished requests wrote, and forget them; to be called in every step."""
+        """Remember what finished requests wrote, and forget them; to be called in every step.
+
+        Where a step has the requests of the one before, none of them is new or finished.
+        """
+        requests = [scheduled.request for scheduled in batch.requests]
+        if requests == self._last_requests:
+            return
+        self._last_requests = requests
         for key in [key for key, known in self._known.items() if known.request.is_finished]:
             request = self._known.pop(key).request
             if self._memory is not None and request.num_output_tokens:
                 start = max(0, request.num_prompt_tokens - _NUM_PROMPT_TOKENS)
                 self._memory.add(request.token_ids[start:])
-        for scheduled in batch.requests:
-            request = scheduled.request
+        for request in requests:
             if request.request_id not in self._known:
                 self._known[request.request_id] = _Known(request)
 

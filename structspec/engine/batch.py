@@ -6,7 +6,7 @@ import enum
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -165,8 +165,13 @@ class Mask:
 
 def no_mask(num_words: int, num_valid: Sequence[int]) -> Mask:
     """Of a step whose rows are all drawn from as they are."""
+    return Mask(*_no_rows(num_words), num_valid)
+
+
+@lru_cache(maxsize=8)  # every step without a constraint has these
+def _no_rows(num_words: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     nothing = torch.zeros(0, dtype=torch.int64)
-    return Mask(torch.zeros((0, num_words), dtype=torch.int32), nothing, nothing, num_valid)
+    return torch.zeros((0, num_words), dtype=torch.int32), nothing, nothing
 
 
 @dataclass(frozen=True, slots=True)

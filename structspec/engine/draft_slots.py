@@ -72,10 +72,11 @@ class DraftSlots:
         if not shares:
             self._landed_at = None
         guesses = self._choose(shares, most, drafting)
+        has_more_slots, allows_guesses = self._has_more_slots, drafting is Drafting.GUESSES
         scheduled = []
         for (request, num_tokens, is_sampled), max_num_guesses in zip(shares, guesses, strict=True):
             num_slots = 0
-            per_request = most if self._has_more_slots else max_num_guesses
+            per_request = most if has_more_slots else max_num_guesses
             if is_sampled and per_request > 0 and _may_draft(request, drafting):
                 num_slots = self._reserve(request, min(per_request, budget))
                 budget -= num_slots
@@ -88,9 +89,9 @@ class DraftSlots:
                     request.num_computed_tokens,
                     request.sampled_index if request.num_pending else -1,
                     request.stats.num_preemptions,
-                    drafting is Drafting.GUESSES,
+                    allows_guesses,
                     request.num_divergences,
-                    max_num_guesses=max_num_guesses,
+                    max_num_guesses,
                 )
             )
         if num_prompt_rows := sum(prompt_rows):

@@ -177,7 +177,7 @@ class Scheduler:
                 continue
             if request.is_streamed:
                 self._news[request] = None
-            if index in output.prompt_logprobs:
+            if output.prompt_logprobs and index in output.prompt_logprobs:
                 told, first = output.prompt_logprobs[index], scheduled.first_position
                 request.prompt_logprobs[first : first + len(told)] = told
             if request.error is not None and not isinstance(request.error, NothingAllowed):
@@ -190,7 +190,9 @@ class Scheduler:
                 if output.token_ids[index]:
                     last_times[request.token_time] += 1
                     request.token_time = now
-                num_invalid = len(draft.guesses[index]) - num_valid[index] if num_valid else 0
+                num_invalid = 0
+                if num_valid and draft.token_ids[index]:
+                    num_invalid = len(draft.guesses[index]) - num_valid[index]
                 self._take_tokens(scheduled, draft, output, index, num_invalid)
                 if index in output.dead_ends and not request.is_finished:
                     self._finish(request, "error", request.error)
