@@ -32,6 +32,7 @@ from structspec.errors import (
     OutOfMemory,
     OutputInvalid,
     PromptTooLong,
+    ServerError,
     StructspecError,
     Truncated,
     UnsupportedConstraint,
@@ -45,6 +46,8 @@ from structspec.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from structspec.async_llm import AsyncLLM
+    from structspec.client.async_client import AsyncClient
+    from structspec.client.sync_client import Client
     from structspec.compiler import GrammarCompiler
     from structspec.explanation import Explanation, explain
     from structspec.generation import Generation
@@ -52,7 +55,9 @@ if TYPE_CHECKING:
     from structspec.tool_calls import ToolCall, parse_tool_calls
 
 _LAZY = {
+    "AsyncClient": "structspec.client.async_client",
     "AsyncLLM": "structspec.async_llm",
+    "Client": "structspec.client.sync_client",
     "Explanation": "structspec.explanation",
     "Generation": "structspec.generation",
     "GrammarCompiler": "structspec.compiler",
@@ -65,9 +70,11 @@ _LAZY = {
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncClient",
     "AsyncLLM",
     "Cancelled",
     "Choice",
+    "Client",
     "CompileTimeout",
     "Constraint",
     "EngineConfig",
@@ -90,6 +97,7 @@ __all__ = [
     "Reasoning",
     "Regex",
     "SamplingParams",
+    "ServerError",
     "Speculation",
     "SpeculativeConfig",
     "StructspecError",

@@ -9,6 +9,7 @@ StructspecError
 ├── ModelError                         the model: cannot be loaded
 │   ├── ModelNotFound                  no such name, folder or hub id
 │   └── OutOfMemory                    its weights and KV cache do not fit the device
+├── ServerError                        a server elsewhere: not reached, refuses the key, or fails
 └── GenerationError                    the output: carries `text`, `usage` and `errors`
     ├── Truncated                      ended (max_tokens, stop) before its constraint was met
     ├── OutputInvalid                  finished, but does not validate
@@ -79,6 +80,17 @@ class ModelNotFound(ModelError):
 
 class OutOfMemory(ModelError):
     """The device has too little memory for the model as configured; nothing is served."""
+
+
+class ServerError(StructspecError):
+    """A server cannot be reached, lets the caller not in, or fails; told once retries are used up.
+
+    `status` is that of its answer, None where there was none.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class GenerationError(StructspecError):

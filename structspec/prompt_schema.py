@@ -31,7 +31,7 @@ class _Endless(Exception):
 
 def schema_text(json_schema: Mapping[str, Any]) -> str:
     """The schema as compact JSON without titles, references and names that only we know."""
-    schema = _with_standard_formats(without_annotations(json_schema, _NOISE))
+    schema = with_standard_formats(without_annotations(json_schema, _NOISE))
     text = compact(schema)
     try:
         inlined = compact(_inlined(schema, schema, frozenset()))
@@ -74,13 +74,14 @@ def _find(reference: str, root: Any) -> Any:
     return target
 
 
-def _with_standard_formats(schema: Any) -> Any:
+def with_standard_formats(schema: Any) -> Any:
+    """A copy whose formats others know too, where structspec has finer ones of its own."""
     if isinstance(schema, list):
-        return [_with_standard_formats(item) for item in schema]
+        return [with_standard_formats(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     format_name = schema.get("format")
-    replaced = {key: _with_standard_formats(value) for key, value in schema.items()}
+    replaced = {key: with_standard_formats(value) for key, value in schema.items()}
     if isinstance(format_name, str):
         replaced["format"] = _STANDARD_FORMATS.get(format_name, format_name)
     return replaced

@@ -56,11 +56,11 @@ def validate_tool_calls(text: str, tools: Tools) -> list[ToolCall] | str:
     Raises OutputInvalid, whose errors read `#/0/arguments/city: message`: 0 is the first call.
     """
     said = parse_tool_calls(text, tools)
-    violations = _violations(said, tools)
+    violations = broken_calls(said, tools)
     may_answer = tools.choice == "auto" and tools.response is not None
     if violations and may_answer and not isinstance(said, str):
         answer = text.removeprefix(ENVELOPES[tools.envelope].before_answer)
-        if not _violations(answer, tools):  # JSON that looks like a call
+        if not broken_calls(answer, tools):  # JSON that looks like a call
             return answer
     if violations:
         raise _invalid(text, violations)
@@ -72,7 +72,8 @@ def _invalid(text: str, violations: tuple[str, ...]) -> OutputInvalid:
     return OutputInvalid(message, text=text, errors=violations)
 
 
-def _violations(said: list[ToolCall] | str, tools: Tools) -> tuple[str, ...]:
+def broken_calls(said: list[ToolCall] | str, tools: Tools) -> tuple[str, ...]:
+    """How calls, or an answer, break the schemas of what may be called and answered."""
     if isinstance(said, str):
         return () if tools.response is None else broken(tools.response.text, said, "")
     schemas = {

@@ -1,0 +1,200 @@
+"""What a server's answer becomes: a Generation, or the error that says why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from structspec.client.holding import Held
+from structspec.client.refusals import of_request, read_error
+from structspec.client.text_check import check_text
+from structspec.constraint import JsonSchema, Tools
+from structspec.errors import GenerationError, OutputInvalid, ServerError, Truncated
+from structspec.generation import Generation
+from structspec.json_value import parse_json
+from structspec.options import Task
+from structspec.request import NO_USAGE, RequestStats, Usage
+from structspec.tool_calls import ToolCall, broken_calls
+
+
+@dataclass(slots=True)
+class Said:
+    """One choice of an answer, whole or as far as it has come."""
+
+    text: str = ""
+    reasoning: str | None = None
+    calls: list[Mapping[str, Any]] = field(default_factory=list)
+    refusal: str | None = None
+    finish_reason: str | None = None
+    usage: Usage = NO_USAGE
+    stats: RequestStats = field(default_factory=RequestStats)
+
+
+def read_answer(text: str) -> Said:
+    """The first choice of a body; raises ServerError for what is no chat completion."""
+    try:
+        body = json.loads(text)
+        choice = body["choices"][0]
+        message = choice["message"]
+        said = Said(
+            text=message.get("content") or "",
+            reasoning=message.get("reasoning") or message.get("reasoning_content"),
+            calls=list(message.get("tool_calls") or ()),
+            refusal=message.get("refusal"),
+            finish_reason=choice.get("finish_reason"),
+        )
+        _read_usage(said, body.get("usage"))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ServerError(
+            f"the server's answer is no chat completion ({error!r}): {text[:300]}"
+        ) from None
+    return said
+
+
+def _read_usage(said: Said, usage: Any) -> None:
+    if not usage:
+        return
+    details = usage.get("completion_tokens_details") or {}
+    said.usage = Usage(
+        usage.get("prompt_tokens") or 0,
+        usage.get("completion_tokens") or 0,
+        details.get("reasoning_tokens") or 0,
+    )
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    said.stats.num_cached_tokens = cached or 0
+    said.stats.accepted_prediction_tokens = details.get("accepted_prediction_tokens") or 0
+    said.stats.rejected_prediction_tokens = details.get("rejected_prediction_tokens") or 0
+
+
+def to_generation(
+    said: Said, task: Task, held: Held | None, *, attempt: int = 1, spent: Usage = NO_USAGE
+) -> Generation:
+    """The validated result; raises Truncated and OutputInvalid with the text and all usage."""
+    usage = spent + said.usage
+    if held is not None and held.unwrap is not None:
+        said.text = held.unwrap(said.text)
+    try:
+        value = _value(said, task)
+    except GenerationError as error:
+        told = f"{error} (attempt {attempt})" if attempt > 1 else str(error)
+        raise type(error)(
+            told, text=said.text, usage=usage, errors=error.errors
+        ) from error.__cause__
+    return Generation(
+        value=value,
+        text=said.text,
+        token_ids=(),
+        finish_reason="length" if said.finish_reason == "length" else "stop",
+        usage=usage,
+        stats=said.stats,
+        report=None,
+        num_attempts=attempt,
+        reasoning=said.reasoning,
+    )
+
+
+def _value(said: Said, task: Task) -> Any:
+    if said.refusal is not None or said.finish_reason == "content_filter":
+        raise OutputInvalid(f"the server refused to answer: {said.refusal or 'content_filter'}")
+    constraint, target = task.constraint, task.target
+    if constraint is None:
+        return said.text
+    is_cut = said.finish_reason == "length"
+    if is_cut and (isinstance(constraint, Tools) or not _may_be_whole(said.text, task)):
+        raise _cut(said)
+    try:
+        if isinstance(constraint, Tools):
+            return _calls(said, constraint, is_checked=task.on_unsupported != "ignore")
+        if target is not None:
+            is_ignored = task.on_unsupported == "ignore"
+            return target.read(said.text) if is_ignored else target.validate(said.text)
+        return said.text if task.on_unsupported == "ignore" else check_text(constraint, said.text)
+    except OutputInvalid:
+        if is_cut:
+            raise _cut(said) from None
+        raise
+
+
+def _may_be_whole(text: str, task: Task) -> bool:
+    """Whether more tokens could not have changed it: a number cut off is a number still."""
+    return not isinstance(task.constraint, JsonSchema) or text.rstrip()[-1:] in ("}", "]", '"')
+
+
+def _cut(said: Said) -> Truncated:
+    return Truncated(
+        f"the output was cut after {said.usage.completion_tokens} tokens (max_tokens) before it"
+        " was complete; raise max_tokens, or bound the constraint"
+    )
+
+
+def _calls(said: Said, tools: Tools, *, is_checked: bool) -> list[ToolCall] | str:
+    """Calls or the answer, as `parse_tool_calls` gives them."""
+    functions = [call.get("function") or {} for call in said.calls]
+    calls = [
+        ToolCall(
+            str(function.get("name")),
+            parse_json(str(function.get("arguments") or "{}"), allow_duplicates=True),
+            str(function.get("arguments") or "{}"),
+        )
+        for function in functions
+    ]
+    result = calls or said.text
+    if not calls and tools.choice not in ("auto", "none"):
+        raise OutputInvalid("the output calls no tool, and one had to be", errors=("#: no call",))
+    if len(calls) > 1 and not tools.parallel:
+        raise OutputInvalid("the output calls several tools", errors=("#: more than one call",))
+    violations = broken_calls(result, tools) if is_checked else ()
+    if violations:
+        raise OutputInvalid(
+            f"the output is not a valid call of a tool: {'; '.join(violations)}", errors=violations
+        )
+    return result
+
+
+class StreamReader:
+    """Reads the lines of a streamed answer to one call."""
+
+    def __init__(self, task: Task, held: Held | None) -> None:
+        self._task = task
+        self._held = held
+        self._said = Said()
+        self._is_done = False
+
+    def feed(self, line: str) -> str:
+        """The text that a line adds; raises what went wrong on the server's side."""
+        kind, _, data = line.partition(":")
+        if kind != "data" or (data := data.strip()) == "[DONE]":
+            self._is_done |= kind == "data"
+            return ""
+        try:
+            chunk = json.loads(data)
+            if "error" in chunk:
+                told = read_error(data)
+                raise of_request(told, str(told.get("message")), self._held)
+            _read_usage(self._said, chunk.get("usage"))
+            choices = chunk.get("choices") or ()
+            return self._take(choices[0]) if choices else ""
+        except (LookupError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise ServerError(
+                f"a piece of the server's stream cannot be read ({error!r}): {data[:300]}"
+            ) from None
+
+    def _take(self, choice: Mapping[str, Any]) -> str:
+        said, delta = self._said, choice.get("delta") or {}
+        said.finish_reason = choice.get("finish_reason") or said.finish_reason
+        reasoning = delta.get("reasoning") or delta.get("reasoning_content")
+        if reasoning:
+            said.reasoning = (said.reasoning or "") + reasoning
+        if delta.get("refusal"):
+            said.refusal = (said.refusal or "") + delta["refusal"]
+        text: str = delta.get("content") or ""
+        said.text += text
+        return text
+
+    def finish(self) -> Generation:
+        """The result of all lines; raises what is wrong with it."""
+        if self._said.finish_reason is None and not self._is_done:
+            raise ServerError("the server ended its stream in the middle of the answer")
+        return to_generation(self._said, self._task, self._held)

@@ -1,0 +1,140 @@
+"""A call as the body of a chat request, as each kind of server takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from structspec.client.holding import Held, hold
+from structspec.client.servers import Server, ServerKind
+from structspec.errors import InvalidRequest, UnsupportedConstraint
+from structspec.grammars.base import Report
+from structspec.options import GenerateOptions, Task
+from structspec.policy import check_report
+from structspec.prompting import show_schema
+from structspec.prompts import Prompt, to_messages
+from structspec.reasoning import Reasoning
+from structspec.speculation import Speculation
+
+_STANDARD = {
+    *("temperature", "top_p", "seed", "max_tokens", "stop"),
+    *("logit_bias", "presence_penalty", "frequency_penalty"),
+}
+_MOST = {"top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos"}
+_TAKEN: dict[ServerKind, set[str]] = {
+    "structspec": _STANDARD | _MOST | {"bad_words", "allowed_token_ids"},
+    "vllm": _STANDARD | _MOST | {"bad_words", "allowed_token_ids"},
+    "sglang": _STANDARD | _MOST,
+    "llama.cpp": _STANDARD | {"top_k", "min_p", "repetition_penalty", "ignore_eos"},
+    "openai": _STANDARD,
+    "other": _STANDARD,
+}
+_CALLED: dict[ServerKind, dict[str, str]] = {
+    "llama.cpp": {"repetition_penalty": "repeat_penalty"},
+    "openai": {"max_tokens": "max_completion_tokens"},
+}
+_HINTS = {"speculative", "speculation"}  # change how fast an answer comes, not which it is
+_HERE_ONLY = ("backend", "logprobs", "logprobs_mode", "prompt_logprobs")
+
+
+def refuse_local(options: GenerateOptions) -> None:
+    """Raise InvalidRequest for options that only an engine in this process has."""
+    for name in _HERE_ONLY:
+        if options.get(name) is not None:
+            raise InvalidRequest(f"{name}= is for LLM: a client cannot ask a server for it")
+
+
+def make_body(
+    server: Server, prompt: Prompt, task: Task, sampling: Mapping[str, Any], *, is_streamed: bool
+) -> tuple[dict[str, Any], Held | None]:
+    """The body, and how the constraint is in it; None where it is not, or there is none."""
+    held = _hold(server, task)
+    messages = to_messages(prompt)
+    tells_itself = server.kind == "openai" and held is not None and "strict" in str(held.fields)
+    if task.target is not None and not tells_itself:
+        messages = show_schema(messages, task.target, task.schema_in_prompt)
+    body: dict[str, Any] = {
+        "model": server.model,
+        "messages": messages,
+        **_sampling(server.kind, sampling),
+        **_reasoning(server.kind, task.reasoning),
+        **({} if held is None else held.fields),
+    }
+    if server.kind == "structspec":
+        body |= _for_structspec(task)
+    if task.prediction and isinstance(task.prediction, str) and server.kind in _PREDICTING:
+        body["prediction"] = {"type": "content", "content": task.prediction}
+    if is_streamed:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return body, held
+
+
+_PREDICTING = ("structspec", "openai")
+
+
+def _hold(server: Server, task: Task) -> Held | None:
+    """The constraint in the server's words; raises where the policy asks for more than they are."""
+    if task.constraint is None:
+        return None
+    name = "" if task.target is None else task.target.name
+    held = hold(server.kind, task.constraint, name)
+    if held is None:
+        kind = type(task.constraint).__name__
+        gaps: tuple[str, ...] = (f"{server.kind} servers know no {kind}",)
+    else:
+        gaps = held.gaps
+    if task.on_unsupported == "error":
+        if gaps:
+            raise UnsupportedConstraint(f"{gaps[0]}; on_unsupported='error' refuses that")
+        if task.unheld:
+            report = Report(server.kind, (), tuple(task.unheld), (), ())
+            check_report(report, task.constraint, "error")
+    return held
+
+
+def _for_structspec(task: Task) -> dict[str, Any]:
+    """What our own server is told beside: finished text is judged, and drawn again, by us."""
+    fields: dict[str, Any] = {}
+    if task.constraint is not None:
+        fields["on_unsupported"] = "error" if task.on_unsupported == "error" else "ignore"
+        fields["schema_in_prompt"] = "never" if task.target is not None else None
+    speculation = task.sampling.get("speculation", Speculation())
+    wishes = {name: wish for name, wish in asdict(speculation).items() if wish is not None}
+    if wishes:
+        fields["speculative"] = wishes
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _sampling(kind: ServerKind, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in sampling.items():
+        if name in _HINTS:
+            continue
+        if name not in _TAKEN[kind]:
+            raise InvalidRequest(f"{name}= cannot be asked of this server ({kind}): leave it out")
+        if name == "logit_bias":
+            value = {str(token_id): bias for token_id, bias in value}
+        fields[_CALLED.get(kind, {}).get(name, name)] = value
+    return fields
+
+
+def _reasoning(kind: ServerKind, reasoning: Reasoning | None) -> dict[str, Any]:
+    if reasoning is None or reasoning == Reasoning():
+        return {}
+    told = Reasoning(mode=reasoning.mode, max_tokens=reasoning.max_tokens)
+    if reasoning != told:
+        raise InvalidRequest("of reasoning= a server can be told mode and max_tokens only")
+    fields: dict[str, Any] = {}
+    if reasoning.max_tokens is not None:
+        if kind not in ("structspec", "vllm"):
+            raise InvalidRequest(f"max_reasoning_tokens= cannot be asked of this server ({kind})")
+        fields["thinking_token_budget"] = reasoning.max_tokens
+    if reasoning.mode != "auto":
+        if kind in ("openai", "other"):
+            raise InvalidRequest(f"reasoning= cannot be asked of this server ({kind})")
+        is_on = reasoning.mode == "on"
+        fields["chat_template_kwargs"] = {"enable_thinking": is_on, "thinking": is_on}
+        if kind == "structspec" and not is_on:
+            fields["reasoning_effort"] = "none"
+    return fields

@@ -1,0 +1,102 @@
+"""Which server stands behind a URL, found out with the cheapest requests that tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from structspec.client.exchange import UNREACHED, Answer, Ask, Steps, ask
+from structspec.errors import InvalidRequest, ServerError
+
+ServerKind = Literal["structspec", "vllm", "sglang", "llama.cpp", "openai", "other"]
+
+_BY_OWNER: dict[str, ServerKind] = {
+    "structspec": "structspec",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "llamacpp": "llama.cpp",
+}
+_OPENAI = "api.openai.com"
+_FIRST_VLLM = (0, 11)  # that knows structured_outputs; earlier ones ignore it
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What is served, and by what."""
+
+    kind: ServerKind
+    model: str
+
+
+def identify(base_url: str, model: str | None, max_retries: int) -> Steps[Server]:
+    """The server at a URL; raises where none answers, or several models are there to choose from.
+
+    Its list of models tells who owns them; where that says nothing, pages that only one kind of
+    server has are asked for.
+    """
+    if urlsplit(base_url).hostname == _OPENAI:
+        return Server("openai", _choose(model, []))
+    listed = yield from ask(Ask("GET", "models"), max_retries)
+    if listed.status in (UNREACHED, 401, 403):
+        raise ServerError(_why_not(base_url, listed), status=listed.status or None)
+    models = [one for one in _object(listed).get("data") or () if isinstance(one, Mapping)]
+    owners = {str(one.get("owned_by")) for one in models}
+    kind = next((_BY_OWNER[owner] for owner in owners if owner in _BY_OWNER), None)
+    if kind is None:
+        kind = yield from _look(base_url)
+    if kind == "vllm" and (yield from _is_old_vllm(base_url)):
+        kind = "other"
+    return Server(kind, _choose(model, [str(one.get("id")) for one in models]))
+
+
+def _look(base_url: str) -> Steps[ServerKind]:
+    for path, key, kind in _PAGES:
+        if key in _object((yield from ask(Ask("GET", _beside(base_url, path))))):
+            return kind
+    return "other"
+
+
+_PAGES: tuple[tuple[str, str, ServerKind], ...] = (
+    ("/props", "default_generation_settings", "llama.cpp"),
+    ("/get_server_info", "disable_radix_cache", "sglang"),
+    ("/get_model_info", "is_generation", "sglang"),
+)
+
+
+def _is_old_vllm(base_url: str) -> Steps[bool]:
+    answer = yield from ask(Ask("GET", _beside(base_url, "/version")))
+    numbers = str(_object(answer).get("version", "")).split(".")[:2]
+    if len(numbers) < 2 or not all(number.isdecimal() for number in numbers):
+        return False
+    return tuple(map(int, numbers)) < _FIRST_VLLM
+
+
+def _beside(base_url: str, path: str) -> str:
+    """A page of the server's own, which stands beside those of OpenAI's API."""
+    return base_url.rstrip("/").removesuffix("/v1") + path
+
+
+def _choose(model: str | None, served: list[str]) -> str:
+    if model is not None:
+        return model
+    if len(served) == 1:
+        return served[0]
+    names = f"it has {', '.join(served)}" if served else "it does not say which it has"
+    raise InvalidRequest(f"name the server's model with model=: {names}")
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    try:
+        value = json.loads(answer.text) if answer.is_ok else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _why_not(base_url: str, answer: Answer) -> str:
+    if answer.status == UNREACHED:
+        return f"there is no server at {base_url}: {answer.text}"
+    return f"the server at {base_url} refuses the API key: pass api_key="
