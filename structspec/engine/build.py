@@ -74,6 +74,7 @@ def build_engine(
     block_manager = BlockManager(
         parts.num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
     )
+    cost = None if config.speculative.num_speculative_tokens == 0 else _measure(parts.runner)
     engine = Engine(
         Scheduler(
             config,
@@ -86,7 +87,7 @@ def build_engine(
                 kv_cache_usage=lambda: 1 - block_manager.num_free_blocks / parts.num_blocks,
                 grammar=grammar_metrics,
             ),
-            draft_lengths=_draft_lengths(parts.runner, config),
+            draft_lengths=_draft_lengths(config, cost),
         ),
         make_drafter(vocabulary, config.speculative, loaded.network.device.type),
         parts.runner,
@@ -96,22 +97,25 @@ def build_engine(
         pace=Pace(
             is_optimistic=is_cuda and config.optimistic_sampling,
             is_told=config.speculative.num_speculative_tokens_per_batch_size is not None,
+            fastest=None if cost is None else lambda num_rows: float(cost.seconds(num_rows)),
         ),
     )
     return BuiltEngine(engine, max_model_len)
 
 
-def _draft_lengths(runner: ModelRunner | DeviceRunner, config: EngineConfig) -> DraftLengths | None:
+def _draft_lengths(config: EngineConfig, cost: CostModel | None) -> DraftLengths | None:
     """By the table that was given, else by what steps cost; None where nothing is drafted."""
-    speculative = config.speculative
-    if speculative.num_speculative_tokens_per_batch_size is not None:
-        return TableLengths(speculative.num_speculative_tokens_per_batch_size)
-    if speculative.num_speculative_tokens == 0:
-        return None
+    table = config.speculative.num_speculative_tokens_per_batch_size
+    if table is not None:
+        return TableLengths(table)
+    return None if cost is None else AdaptiveLengths(cost)
+
+
+def _measure(runner: ModelRunner | DeviceRunner) -> CostModel:
     start = time.perf_counter()
     seconds = measure_steps(runner.run_idle, runner.idle_sizes)
     logger.info("steps were measured after %.1f s", time.perf_counter() - start)
-    return AdaptiveLengths(CostModel(seconds, is_padded=runner.is_padded))
+    return CostModel(seconds, is_padded=runner.is_padded)
 
 
 def _cpu_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:

@@ -63,15 +63,19 @@ class Pace:
         *,
         is_optimistic: bool = False,
         is_told: bool = False,
+        fastest: Callable[[int], float] | None = None,
     ) -> None:
         """Only with `is_optimistic` may tokens be drawn without a mask.
 
+        `fastest`: seconds below which no step of so many rows is. What could not be the best even
+        then is not tried: a short text may be over before all ways have been.
         With `is_told` how much is guessed was said by the user, and nothing else is tried.
         """
         self._max_share_aside = max_share_aside
         self._clock = clock
         self._is_optimistic = is_optimistic
         self._is_told = is_told
+        self._fastest = fastest
         self._records: dict[tuple[int, _Kind], _Records] = {}  # by the bits of their number
         self._first = Way(Drafting.GUESSES, not is_optimistic)
         self._last: float | None = None  # when the last step was read, if it was just before
@@ -84,7 +88,11 @@ class Pace:
     def told(self) -> Pace:
         """Another one, that knows nothing yet and guesses as it is told."""
         return Pace(
-            self._max_share_aside, self._clock, is_optimistic=self._is_optimistic, is_told=True
+            self._max_share_aside,
+            self._clock,
+            is_optimistic=self._is_optimistic,
+            is_told=True,
+            fastest=self._fastest,
         )
 
     @property
@@ -123,6 +131,7 @@ class Pace:
         else:
             measured.seconds.append(seconds)
             measured.num_tokens += _count_standing(batch, draft, output)
+            measured.num_certain += sum(draft.num_certain)
             self._judge(measured, ways)
 
     def paused(self) -> None:
@@ -181,7 +190,24 @@ class Pace:
             or known.is_behind(measured.way, rate, ways, has_enough=has_enough)
         ):
             known.note(measured.way, rate, self._worked, usual * (_NUM_SETTLING + num_counted))
-            self._begin(known.next(ways, self._worked))
+            if measured.way.drafting is Drafting.GUESSES:
+                known.certain_per_step = measured.num_certain / num_counted
+            self._begin(known.next(self._promising(ways), self._worked))
+
+    def _promising(self, ways: Sequence[Way]) -> Sequence[Way]:
+        """Those that might be the best; what guesses bring is not bounded."""
+        best = self._known.best(ways)
+        if self._fastest is None or best is None or self._num_requests == 0:
+            return ways
+        least = self._fastest(self._num_requests)
+        most = {
+            Drafting.NOTHING: self._num_requests / least,
+            Drafting.CERTAIN: (self._num_requests + self._known.certain_per_step) / least,
+        }
+        best_rate = self._known.rate(best)
+        return [
+            way for way in ways if way == best or most.get(way.drafting, best_rate) >= best_rate
+        ]
 
 
 def _kind_of(batch: Batch) -> _Kind:
@@ -215,6 +241,7 @@ class _Measurement:
     way: Way
     seconds: list[float] = field(default_factory=list)  # of each step
     num_tokens: int = 0
+    num_certain: int = 0  # drafts that no other token could stand in place of
 
 
 class _Records:
@@ -222,6 +249,7 @@ class _Records:
 
     def __init__(self, first: Way) -> None:
         self.measured = _Measurement(first)
+        self.certain_per_step = 0.0  # such drafts, where guesses are made too
         self._rates: dict[Way, float] = {}  # tokens per second
         self._tries: dict[Way, tuple[float, float]] = {}  # seconds worked at its end, and in it
 
@@ -230,6 +258,10 @@ class _Records:
         known = self._rates.get(way, rate)
         self._rates[way] = known + _WEIGHT * (rate - known)
         self._tries[way] = now, seconds
+
+    def rate(self, way: Way) -> float:
+        """The tokens per second of a way that was measured."""
+        return self._rates[way]
 
     def knows(self, way: Way) -> bool:
         """Whether it was measured."""

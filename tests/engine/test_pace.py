@@ -293,3 +293,12 @@ def test_steps_that_all_ways_take_alike_do_not_undo_a_choice() -> None:
         simulation.now += 1
         simulation.pace.landed(batch, no_draft(4), output)
         assert simulation.pace.drafting is chosen
+
+
+def test_what_could_not_win_even_without_the_host_is_never_tried() -> None:
+    simulation = Simulation(9, 2)
+    simulation.pace = Pace(clock=lambda: simulation.now, fastest=lambda num_rows: 0.9)
+    assert simulation.share_with_guesses(300) == 1.0
+    simulation.tokens = 1  # guesses that bring nothing are left all the same
+    simulation.share_with_guesses(500)
+    assert simulation.share_with_guesses(1000) < 0.2
