@@ -69,6 +69,13 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="what runs may take so long to finish after SIGTERM (default: %(default)s)",
     )
     http.add_argument(
+        "--body-timeout-seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="how long a request's body may take to come (default: %(default)s)",
+    )
+    http.add_argument(
         "--max-model-len", type=int, metavar="N", help="of prompt and output (default: the model's)"
     )
     add_speculation(parser)
@@ -90,6 +97,7 @@ def run_serve(options: argparse.Namespace) -> int:
         options.served_model_name or options.model,
         api_keys=tuple(key for key in keys if key),
         max_requests=options.max_requests,
+        body_timeout_s=options.body_timeout_seconds,
         drain_s=options.drain_seconds,
     )
     config = EngineConfig(

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from structspec.prometheus import to_prometheus
+from structspec.prometheus import CONTENT_TYPE, to_prometheus
 from structspec.server import chat_endpoint, completions, responses_endpoint
 from structspec.server.bodies import (
     ChatBody,
@@ -244,7 +244,8 @@ class _Server:
     async def metrics(self, request: Request) -> Response:
         """GET /metrics, as Prometheus reads it."""
         labels = {"model_name": self._settings.model_name}
-        return PlainTextResponse(to_prometheus(self._service.metrics(), labels))
+        text = to_prometheus(self._service.metrics(), labels)
+        return PlainTextResponse(text, media_type=CONTENT_TYPE)
 
 
 def _wants_usage(body: SamplingFields) -> bool:
@@ -266,7 +267,8 @@ async def _with_first(
 async def _not_served(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     told = f"{request.method} {request.url.path}: {error.detail}"
-    return ApiError(error.status_code, told, code="not_found").response()
+    code = "method_not_allowed" if error.status_code == 405 else "not_found"
+    return ApiError(error.status_code, told, code=code, headers=error.headers).response()
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -56,18 +56,28 @@ class Gate:
             self._num_inside -= 1
 
     async def read(self, request: Request) -> bytes:
-        """A request's body; raises where it is too large, before all of it was read."""
-        data = bytearray()
-        limit = self._settings.max_body_bytes
+        """A request's body; raises where it is too slow, or too large, before all was read."""
+        limit_s = self._settings.body_timeout_s
         try:
-            async for part in request.stream():
-                data += part
-                if len(data) > limit:
-                    raise ApiError(
-                        413, f"the body is larger than {limit} bytes", code="body_too_large"
-                    )
+            async with asyncio.timeout(limit_s):
+                return await self._read(request)
+        except TimeoutError:
+            raise ApiError(
+                408,
+                f"the body has not come within {limit_s} s",
+                code="body_too_slow",
+                headers={"connection": "close"},
+            ) from None
         except ClientDisconnect:
             raise ApiError(400, "the client went away", code="disconnected") from None
+
+    async def _read(self, request: Request) -> bytes:
+        data = bytearray()
+        limit = self._settings.max_body_bytes
+        async for part in request.stream():
+            data += part
+            if len(data) > limit:
+                raise ApiError(413, f"the body is larger than {limit} bytes", code="body_too_large")
         return bytes(data)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import socket
 import sys
+import threading
+from collections.abc import Iterator
 from types import FrameType
 
 import uvicorn
@@ -13,14 +17,37 @@ from structspec.server.settings import ServerSettings
 from structspec.service import Service
 
 _BACKLOG = 2048
+_LAST_WORDS_S = 5  # for streams to say why they end, once the time to finish is up
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Server(uvicorn.Server):
-    """Says that it is draining as soon as it is told to stop."""
+    """Finishes what runs when it is told to stop, and then returns as if it had ended by itself.
+
+    What still runs after `drain_s` is cancelled in the engine, so that clients are told.
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service, drain_s: float) -> None:
+        super().__init__(config)
+        self._drained = threading.Timer(drain_s, service.close)
+        self._drained.daemon = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.config.app.state.is_draining = True  # type: ignore[union-attr]
+        if not self.should_exit:
+            self.config.app.state.is_draining = True  # type: ignore[union-attr]
+            self._drained.start()
         super().handle_exit(sig, frame)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but signals are not raised again at the end: they were obeyed."""
+        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            self._drained.cancel()
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def serve(service: Service, settings: ServerSettings, *, host: str, port: int) -> None:
@@ -29,8 +56,8 @@ def serve(service: Service, settings: ServerSettings, *, host: str, port: int) -
     config = uvicorn.Config(
         make_app(service, settings),
         log_level="warning",
-        timeout_graceful_shutdown=round(settings.drain_s),
+        timeout_graceful_shutdown=round(settings.drain_s) + _LAST_WORDS_S,
     )
     address, bound = listener.getsockname()[:2]
     print(f"{settings.model_name} is at http://{address}:{bound}/v1", file=sys.stderr, flush=True)
-    _Server(config).run([listener])
+    _Server(config, service, settings.drain_s).run([listener])

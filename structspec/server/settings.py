@@ -23,6 +23,7 @@ class ServerSettings:
     max_schema_bytes: int = 2**20  # of a request's schemas and grammars together
     max_choices: int = 128  # n
     max_stored_responses: int = 1000  # of /v1/responses, for previous_response_id
+    body_timeout_s: float = 60.0  # for all of a body to come
     drain_s: float = 30.0  # what runs may take so long to finish once the server is told to stop
 
     def __post_init__(self) -> None:
@@ -30,5 +31,7 @@ class ServerSettings:
         check_integers(self, 0, "max_stored_responses")
         if not all(self.api_keys):
             raise InvalidRequest("an API key must not be empty")
-        if not self.drain_s >= 0:
-            raise InvalidRequest(f"drain_s must be at least 0, not {self.drain_s!r}")
+        for name in ("drain_s", "body_timeout_s"):
+            seconds = getattr(self, name)
+            if not seconds >= 0:
+                raise InvalidRequest(f"{name} must be at least 0, not {seconds!r}")
