@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from structspec.drafters.base import Drafter
+from structspec.drafters.custom import make_custom
 from structspec.drafters.forced import ForcedDrafter
 from structspec.drafters.hybrid import HybridDrafter
 from structspec.drafters.ngram import NgramDrafter
@@ -16,7 +15,6 @@ from structspec.drafters.ngram_gpu import NgramGpuDrafter
 from structspec.drafters.prediction import PredictionDrafter
 from structspec.drafters.suffix import make_suffix
 from structspec.engine.batch import Batch, Draft, no_draft
-from structspec.errors import InvalidRequest
 from structspec.speculative_config import Method, SpeculativeConfig
 from structspec.vocabulary import Vocabulary
 
@@ -40,19 +38,6 @@ def make_drafter(
     return _MAKERS[config.resolved_method](vocabulary, config)
 
 
-def _make_custom(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:
-    assert config.model is not None
-    module_name, _, class_name = config.model.rpartition(".")
-    try:
-        kind: Any = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidRequest(f"there is no drafter {config.model!r}: {error}") from error
-    if not callable(getattr(kind, "propose", None)):
-        raise InvalidRequest(f"{config.model!r} is no drafter: it has no method propose(batch)")
-    drafter: Drafter = kind(vocabulary, config)
-    return drafter
-
-
 _MAKERS: dict[Method, _Maker] = {
     "hybrid": HybridDrafter,
     "forced": lambda vocabulary, config: ForcedDrafter(vocabulary),
@@ -61,6 +46,6 @@ _MAKERS: dict[Method, _Maker] = {
     ),
     "suffix": lambda vocabulary, config: make_suffix(config),
     "ngram": lambda vocabulary, config: NgramDrafter(config),
-    "custom_class": _make_custom,
+    "custom_class": make_custom,
     "none": lambda vocabulary, config: NoDrafter(),
 }

@@ -14,8 +14,10 @@ BYTES = Vocabulary.bytes()
 class Alphabet:
     """Drafts the letter behind the last one."""
 
+    settings = None
+
     def __init__(self, vocabulary, config):
-        self.settings = vocabulary, config
+        Alphabet.settings = vocabulary, config
 
     def propose(self, batch):
         return guessed([[scheduled.request.token_ids[-1] + 1] for scheduled in batch.requests])
@@ -23,6 +25,11 @@ class Alphabet:
 
 class Mute:
     pass
+
+
+class Settled(Alphabet):
+    def __init__(self):
+        pass
 
 
 def drafted(request, **settings):
@@ -51,7 +58,7 @@ def test_each_method_drafts_in_its_own_way(method, expected):
 def test_a_class_of_ones_own_is_found_by_its_path_and_told_the_settings():
     config = SpeculativeConfig(model=f"{__name__}.Alphabet")
     drafter = make_drafter(BYTES, config)
-    assert drafter.settings == (BYTES, config)
+    assert Alphabet.settings == (BYTES, config)
     assert bytes(drafter.propose(batch_of(start(BYTES, prompt="m"))).token_ids[0]) == b"n"
 
 
@@ -61,6 +68,7 @@ def test_a_class_of_ones_own_is_found_by_its_path_and_told_the_settings():
         ("no_such_module.Drafter", "No module named 'no_such_module'"),
         (f"{__name__}.Missing", "no attribute 'Missing'"),
         (f"{__name__}.Mute", r"no method propose\(batch\)"),
+        (f"{__name__}.Settled", r"could not be made of \(vocabulary, config\)"),
     ],
 )
 def test_a_class_that_is_none_is_refused_by_its_path(path, message):
