@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring
 from typing import Any
 
 import structspec
@@ -138,9 +139,22 @@ class Chunks:
         fields = head.fields("chat.completion.chunk")
         self._head = json.dumps(fields)[:-1]
         self._usage = ', "usage": null' if has_usage else ""
+        self._around: dict[
+            int, tuple[bytes, bytes]
+        ] = {}  # of each choice: what stands around a text
 
     def delta(self, index: int, delta: dict[str, Any], logprobs: Any = None) -> bytes:
         """More of a choice."""
+        text = delta.get("content") if len(delta) == 1 and logprobs is None else None
+        if text is None:
+            return self._delta(index, delta, logprobs)
+        around = self._around.get(index)  # text is nearly all that is ever sent
+        if around is None:
+            before, after = self._delta(index, {"content": ""}, None).split(b'"content": ""')
+            around = self._around[index] = before + b'"content": ', after
+        return encode_basestring(text).encode().join(around)
+
+    def _delta(self, index: int, delta: dict[str, Any], logprobs: Any) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
         return self._chunk(json.dumps([choice], ensure_ascii=False), self._usage)
 
