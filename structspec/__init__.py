@@ -46,6 +46,7 @@ from structspec.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from structspec.async_llm import AsyncLLM
+    from structspec.choosing import Chosen
     from structspec.client.async_client import AsyncClient
     from structspec.client.sync_client import Client
     from structspec.compiler import GrammarCompiler
@@ -53,16 +54,19 @@ if TYPE_CHECKING:
     from structspec.generation import Generation
     from structspec.llm import LLM
     from structspec.tool_calls import ToolCall, parse_tool_calls
+    from structspec.tool_conversation import ToolRun
 
 _LAZY = {
     "AsyncClient": "structspec.client.async_client",
     "AsyncLLM": "structspec.async_llm",
+    "Chosen": "structspec.choosing",
     "Client": "structspec.client.sync_client",
     "Explanation": "structspec.explanation",
     "Generation": "structspec.generation",
     "GrammarCompiler": "structspec.compiler",
     "LLM": "structspec.llm",
     "ToolCall": "structspec.tool_calls",
+    "ToolRun": "structspec.tool_conversation",
     "explain": "structspec.explanation",
     "parse_tool_calls": "structspec.tool_calls",
 }
@@ -74,6 +78,7 @@ __all__ = [
     "AsyncLLM",
     "Cancelled",
     "Choice",
+    "Chosen",
     "Client",
     "CompileTimeout",
     "Constraint",
@@ -104,6 +109,7 @@ __all__ = [
     "StructuralTag",
     "TokenLogprob",
     "ToolCall",
+    "ToolRun",
     "Tools",
     "Truncated",
     "UnsupportedConstraint",

@@ -6,31 +6,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
+from structspec.async_streams import AsyncStreams, in_event_loop
+from structspec.batch_rows import DEFAULT_MAX_IN_FLIGHT, Batch, values_of
+from structspec.call_run import CallRun, prepare_rows
+from structspec.choosing import Chosen, choose_among, prepare_choices
 from structspec.config import EngineConfig
-from structspec.engine.loop import News
-from structspec.errors import GenerationError
 from structspec.generation import Generation
-from structspec.llm import result_of, tell_when_finished
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
-from structspec.options import GenerateOptions, OtherOptions, Task, check_n, resolve_options
-from structspec.partial_values import PartialItems, PartialValues
+from structspec.options import GenerateOptions, OtherOptions, check_n, resolve_options
 from structspec.prompts import Prompt, Prompts, split_prompts
-from structspec.results import OnResult, Result, all_or_raise, arranged, texts_of
-from structspec.service import Service
+from structspec.results import OnResult, Result, all_or_raise, arranged
+from structspec.service import ChatPrompt, Prepared, Service
+from structspec.tool_conversation import DEFAULT_MAX_ROUNDS, ToolConversation, ToolRun
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 
-class AsyncLLM:
+class AsyncLLM(AsyncStreams):
     """LLM for asyncio: the same calls, awaited. Cancelling a task cancels its requests.
 
     Making one loads the model and blocks for seconds, so a server does it before it takes requests.
@@ -96,7 +95,7 @@ class AsyncLLM:
         check_n(n)
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
-        results = all_or_raise(await self._run(prompts, task, None, n))
+        results = all_or_raise(await self._run(self._service.prepare_all(prompts, task, n)))
         return arranged([one.value for one in results], n, is_batch=is_batch)
 
     @overload
@@ -188,44 +187,79 @@ class AsyncLLM:
         check_n(n)
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
-        results = await self._run(prompts, task, on_result, n)
+        results = await self._run(self._service.prepare_all(prompts, task, n), on_result)
         if not return_errors:
             all_or_raise(results)
         return arranged(results, n, is_batch=is_batch)
 
-    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[str]:
-        """As LLM.stream."""
-        return self._parts(prompt, options, texts_of)
+    async def choose(self, prompt: Prompt, choices: Sequence[str]) -> Chosen:
+        """As LLM.choose."""
+        prepared, num_tokens = prepare_choices(self._service, prompt, choices)
+        return choose_among(choices, all_or_raise(await self._run(prepared)), num_tokens)
 
     @overload
-    def stream_partial(
-        self, prompt: Prompt, *, schema: type[T], **options: Unpack[OtherOptions]
-    ) -> AsyncIterator[T]: ...
+    async def generate_batch(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        schema: type[T],
+        return_errors: Literal[False] = False,
+        on_result: OnResult | None = None,
+        max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
+        progress: bool | None = None,
+        **options: Unpack[OtherOptions],
+    ) -> list[T]: ...
     @overload
-    def stream_partial(
-        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
-    ) -> AsyncIterator[Any]: ...
-    def stream_partial(
-        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
-    ) -> AsyncIterator[Any]:
-        """As LLM.stream_partial."""
-        values = PartialValues(schema)
-        return self._parts(prompt, {**options, "schema": schema}, values.take)
+    async def generate_batch(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        schema: Any = None,
+        return_errors: bool = False,
+        on_result: OnResult | None = None,
+        max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
+        progress: bool | None = None,
+        **options: Unpack[OtherOptions],
+    ) -> list[Any]: ...
+    async def generate_batch(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        return_errors: bool = False,
+        on_result: OnResult | None = None,
+        max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
+        progress: bool | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Any]:
+        """As LLM.generate_batch; `on_result` is called in the event loop."""
+        batch = Batch(prompts, on_result, max_in_flight, progress)
+        rows = prepare_rows(self._service, batch.prompts, resolve_options(options))
+        with batch.shown() as told:
+            results = await self._run(
+                rows, told, max_in_flight=max_in_flight, raises=not return_errors
+            )
+        return values_of(results)
 
-    @overload
-    def stream_items(
-        self, prompt: Prompt, *, schema: type[list[T]], **options: Unpack[OtherOptions]
-    ) -> AsyncIterator[T]: ...
-    @overload
-    def stream_items(
-        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
-    ) -> AsyncIterator[Any]: ...
-    def stream_items(
-        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
-    ) -> AsyncIterator[Any]:
-        """As LLM.stream_items."""
-        items = PartialItems(schema)
-        return self._parts(prompt, {**options, "schema": schema}, items.take)
+    async def run_tools(
+        self,
+        prompt: Prompt,
+        tools: Sequence[Callable[..., Any]],
+        *,
+        tool_choice: str = "auto",
+        max_rounds: int = DEFAULT_MAX_ROUNDS,
+        **options: Unpack[GenerateOptions],
+    ) -> ToolRun:
+        """As LLM.run_tools; the calls of one round run together, plain functions on threads."""
+        template = self._service.tokenizer.chat_template
+        conversation = ToolConversation(prompt, tools, template, options, max_rounds, tool_choice)
+        while not conversation.is_over:
+            prepared = self._service.prepare(ChatPrompt(*conversation.prompt), conversation.task)
+            [result] = await self._run([prepared])
+            calls = conversation.take(result)
+            told = await asyncio.gather(*(call.tool.run_async(call.arguments) for call in calls))
+            for call, text in zip(calls, told, strict=True):
+                conversation.answer(call, text)
+        return conversation.result
 
     def metrics(self) -> Metrics:
         """What the engine has done since it was built; costs it nothing, and closed ones tell."""
@@ -247,65 +281,22 @@ class AsyncLLM:
         self.close()
 
     async def _run(
-        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None, n: int | None
-    ) -> list[Result]:
-        prepared = self._service.prepare_all(prompts, task, n)
-        results: dict[int, Result] = {}
-        finished: asyncio.Queue[int] = asyncio.Queue()
-        tell = in_event_loop(finished.put_nowait)
-        try:
-            for index, one in enumerate(prepared):
-                self._service.start(one, tell_when_finished(tell, index))
-            while len(results) < len(prepared):
-                index = await finished.get()
-                result = result_of(self._service, prepared[index])
-                again = self._service.next_attempt(prepared[index], result)
-                if again is not None:
-                    prepared[index] = again
-                    self._service.start(again, tell_when_finished(tell, index))
-                    continue
-                results[index] = result
-                if on_result is not None:
-                    on_result(index, results[index])
-        except BaseException:  # also CancelledError: nobody will read what still runs
-            for one in prepared:
-                self._service.cancel(one)
-            raise
-        return [results[index] for index in range(len(prepared))]
-
-    async def _parts(
         self,
-        prompt: Prompt,
-        options: GenerateOptions,
-        take: Callable[[str | Generation], Iterable[V]],
-    ) -> AsyncIterator[V]:
-        """What `take` makes of each piece of the text, and of the Generation."""
-        prepared = self._service.prepare(prompt, resolve_options(options))
-        news: asyncio.Queue[News] = asyncio.Queue()
-        self._service.start(prepared, in_event_loop(news.put_nowait), is_streamed=True)
-        is_finished = False
-        try:
-            while not is_finished:
-                item = await news.get()
-                is_finished = item.finished is not None
-                for part in take(item.text) if item.text else ():
-                    yield part
-            for part in take(self._service.finish(prepared)):
-                yield part
-        except GenerationError as error:
-            error.usage = error.usage or prepared.request.usage
-            raise
-        finally:
-            if not is_finished:
-                self._service.cancel(prepared)
-
-
-def in_event_loop(call: Callable[[V], None]) -> Callable[[V], None]:
-    """`call`, made from any thread to run in the event loop that is running now."""
-    loop = asyncio.get_running_loop()
-
-    def call_later(value: V) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: whoever asked is gone
-            loop.call_soon_threadsafe(call, value)
-
-    return call_later
+        prepared: Iterable[Prepared | Exception],
+        on_result: OnResult | None = None,
+        *,
+        max_in_flight: int | None = None,
+        raises: bool = False,
+    ) -> list[Result]:
+        finished: asyncio.Queue[int] = asyncio.Queue()
+        with CallRun(
+            self._service,
+            prepared,
+            in_event_loop(finished.put_nowait),
+            on_result=on_result,
+            max_in_flight=max_in_flight,
+            raises=raises,
+        ) as run:
+            while run.is_running:
+                run.take(await finished.get())
+        return run.results

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import queue
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
+from structspec.batch_rows import DEFAULT_MAX_IN_FLIGHT, Batch, values_of
+from structspec.call_run import CallRun, prepare_rows
+from structspec.choosing import Chosen, choose_among, prepare_choices
 from structspec.config import EngineConfig
-from structspec.engine.loop import News
-from structspec.errors import GenerationError
 from structspec.generation import Generation
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
-from structspec.options import GenerateOptions, OtherOptions, Task, check_n, resolve_options
-from structspec.partial_values import PartialItems, PartialValues
+from structspec.options import GenerateOptions, OtherOptions, check_n, resolve_options
 from structspec.prompts import Prompt, Prompts, split_prompts
-from structspec.results import OnResult, Result, all_or_raise, arranged, texts_of
-from structspec.service import Prepared, Service
+from structspec.results import OnResult, Result, all_or_raise, arranged
+from structspec.service import ChatPrompt, Prepared, Service
+from structspec.streams import Streams
+from structspec.tool_conversation import DEFAULT_MAX_ROUNDS, ToolConversation, ToolRun
 
 T = TypeVar("T")
 
 
-class LLM:
+class LLM(Streams):
     """A language model in this process whose output is what you ask for; thread-safe.
 
     `model` is a known name ("smollm2-135m"), a `.gguf` file, a folder with `config.json`,
@@ -111,7 +113,8 @@ class LLM:
         check_n(n)
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
-        results = all_or_raise(self._run(prompts, task, None, n))
+        # All are checked before any is started: a bad one costs the others nothing.
+        results = all_or_raise(self._run(self._service.prepare_all(prompts, task, n)))
         return arranged([one.value for one in results], n, is_batch=is_batch)
 
     @overload
@@ -208,57 +211,92 @@ class LLM:
         check_n(n)
         task = resolve_options(options)
         prompts, is_batch = split_prompts(prompt)
-        results = self._run(prompts, task, on_result, n)
+        results = self._run(self._service.prepare_all(prompts, task, n), on_result)
         if not return_errors:
             all_or_raise(results)
         return arranged(results, n, is_batch=is_batch)
 
-    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Iterator[str]:
-        """The text of one prompt in pieces, as they become certain; whole characters only.
+    def choose(self, prompt: Prompt, choices: Sequence[str]) -> Chosen:
+        """Which of these answers the model finds likeliest, and how likely each one is.
 
-        The finished text is validated as in `generate`: what is wrong with it is raised behind the
-        last piece. There is one attempt, whatever `max_attempts` says: pieces cannot be taken back.
-        Closing the iterator early cancels the request.
+        All are scored in one pass over the prompt; `Chosen` says what the probabilities are of.
+        `generate(choices=...)` draws one instead, token by token.
         """
-        return self._parts(prompt, options, texts_of)
+        prepared, num_tokens = prepare_choices(self._service, prompt, choices)
+        return choose_among(choices, all_or_raise(self._run(prepared)), num_tokens)
 
     @overload
-    def stream_partial(
-        self, prompt: Prompt, *, schema: type[T], **options: Unpack[OtherOptions]
-    ) -> Iterator[T]: ...
+    def generate_batch(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        schema: type[T],
+        return_errors: Literal[False] = False,
+        on_result: OnResult | None = None,
+        max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
+        progress: bool | None = None,
+        **options: Unpack[OtherOptions],
+    ) -> list[T]: ...
     @overload
-    def stream_partial(
-        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
-    ) -> Iterator[Any]: ...
-    def stream_partial(
-        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
-    ) -> Iterator[Any]:
-        """The value of one prompt as it grows: partial ones, and at last the validated one itself.
+    def generate_batch(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        schema: Any = None,
+        return_errors: bool = False,
+        on_result: OnResult | None = None,
+        max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
+        progress: bool | None = None,
+        **options: Unpack[OtherOptions],
+    ) -> list[Any]: ...
+    def generate_batch(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        return_errors: bool = False,
+        on_result: OnResult | None = None,
+        max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
+        progress: bool | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Any]:
+        """The values of very many prompts, in their order; at most `max_in_flight` run at once.
 
-        PartialValues says what a partial one is: what a type checker takes for a Person is a
-        PartialPerson until the last, some of whose attributes are None. Otherwise as `stream`.
+        `prompts` may be a generator: each is taken when there is room for it. The first error ends
+        the batch; with `return_errors` it takes its prompt's place instead. `on_result(index,
+        generation_or_error)` is called on this thread as each one finishes: what it stores need
+        not be generated again. A progress bar is shown on a terminal, or as `progress` says.
         """
-        values = PartialValues(schema)
-        return self._parts(prompt, {**options, "schema": schema}, values.take)
+        batch = Batch(prompts, on_result, max_in_flight, progress)
+        rows = prepare_rows(self._service, batch.prompts, resolve_options(options))
+        with batch.shown() as told:
+            results = self._run(rows, told, max_in_flight=max_in_flight, raises=not return_errors)
+        return values_of(results)
 
-    @overload
-    def stream_items(
-        self, prompt: Prompt, *, schema: type[list[T]], **options: Unpack[OtherOptions]
-    ) -> Iterator[T]: ...
-    @overload
-    def stream_items(
-        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
-    ) -> Iterator[Any]: ...
-    def stream_items(
-        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
-    ) -> Iterator[Any]:
-        """The items of a list, each validated as soon as it is written: of `schema=list[T]` Ts.
+    def run_tools(
+        self,
+        prompt: Prompt,
+        tools: Sequence[Callable[..., Any]],
+        *,
+        tool_choice: str = "auto",
+        max_rounds: int = DEFAULT_MAX_ROUNDS,
+        **options: Unpack[GenerateOptions],
+    ) -> ToolRun:
+        """The answer to a prompt by a model that may call these Python functions on the way.
 
-        Also of other collections, and of JSON schemas of arrays with `items`. An item that does not
-        validate ends the stream with OutputInvalid. Otherwise as `stream`.
+        Their signatures and docstrings say what the model may call, see `to_tools`; arguments are
+        always valid, and typed when they arrive. What a call raises is told to the model as its
+        result. `tool_choice` "required" or a tool's name has the first output be a call; after
+        `max_rounds` rounds of calls there has to be an answer: text, or of `schema=` a validated
+        value. Coroutine functions run in an event loop of their own.
         """
-        items = PartialItems(schema)
-        return self._parts(prompt, {**options, "schema": schema}, items.take)
+        template = self._service.tokenizer.chat_template
+        conversation = ToolConversation(prompt, tools, template, options, max_rounds, tool_choice)
+        while not conversation.is_over:
+            prepared = self._service.prepare(ChatPrompt(*conversation.prompt), conversation.task)
+            [result] = self._run([prepared])
+            for call in conversation.take(result):
+                conversation.answer(call, call.tool.run(call.arguments))
+        return conversation.result
 
     def metrics(self) -> Metrics:
         """What the engine has done since it was built; costs it nothing, and closed ones tell."""
@@ -280,82 +318,22 @@ class LLM:
         self.close()
 
     def _run(
-        self, prompts: Sequence[Prompt], task: Task, on_result: OnResult | None, n: int | None
+        self,
+        prepared: Iterable[Prepared | Exception],
+        on_result: OnResult | None = None,
+        *,
+        max_in_flight: int | None = None,
+        raises: bool = False,
     ) -> list[Result]:
-        # All are checked before any is started: a bad one costs the others nothing.
-        prepared = self._service.prepare_all(prompts, task, n)
-        results: dict[int, Result] = {}
         finished: queue.SimpleQueue[int] = queue.SimpleQueue()
-        try:
-            for index, one in enumerate(prepared):
-                self._service.start(one, tell_when_finished(finished.put, index))
-            while len(results) < len(prepared):
-                index = finished.get()
-                result = result_of(self._service, prepared[index])
-                again = self._service.next_attempt(prepared[index], result)
-                if again is not None:
-                    prepared[index] = again
-                    self._service.start(again, tell_when_finished(finished.put, index))
-                    continue
-                results[index] = result
-                if on_result is not None:
-                    on_result(index, results[index])
-        except BaseException:  # also KeyboardInterrupt: nobody will read what still runs
-            for one in prepared:
-                self._service.cancel(one)
-            raise
-        return [results[index] for index in range(len(prepared))]
-
-    def _parts(
-        self,
-        prompt: Prompt,
-        options: GenerateOptions,
-        take: Callable[[str | Generation], Iterable[T]],
-    ) -> Iterator[T]:
-        """What `take` makes of each piece of the text, and of the Generation; starts at once."""
-        prepared = self._service.prepare(prompt, resolve_options(options))
-        news: queue.SimpleQueue[News] = queue.SimpleQueue()
-        self._service.start(prepared, news.put, is_streamed=True)
-        return self._read(prepared, news, take)
-
-    def _read(
-        self,
-        prepared: Prepared,
-        news: queue.SimpleQueue[News],
-        take: Callable[[str | Generation], Iterable[T]],
-    ) -> Iterator[T]:
-        is_finished = False
-        try:
-            while not is_finished:
-                item = news.get()
-                is_finished = item.finished is not None
-                if item.text:
-                    yield from take(item.text)
-            yield from take(self._service.finish(prepared))
-        except GenerationError as error:
-            error.usage = error.usage or prepared.request.usage
-            raise
-        finally:
-            if not is_finished:
-                self._service.cancel(prepared)
-
-
-def tell_when_finished(tell: Callable[[int], None], index: int) -> Callable[[News], None]:
-    """A listener that passes on `index` with the last news."""
-
-    def listen(news: News) -> None:
-        if news.finished is not None:
-            tell(index)
-
-    return listen
-
-
-def result_of(service: Service, prepared: Prepared) -> Result:
-    """The Generation of a finished request, or the error it ended with.
-
-    Also any error that a caller's own validator raises: it must not cost the other results.
-    """
-    try:
-        return service.finish(prepared)
-    except Exception as error:
-        return error
+        with CallRun(
+            self._service,
+            prepared,
+            finished.put,
+            on_result=on_result,
+            max_in_flight=max_in_flight,
+            raises=raises,
+        ) as run:
+            while run.is_running:
+                run.take(finished.get())
+        return run.results

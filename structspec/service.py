@@ -29,6 +29,7 @@ from structspec.prompting import show_schema
 from structspec.prompts import Messages, Prompt, to_messages
 from structspec.reasoning_plan import Reasoner
 from structspec.request import NO_USAGE, Request, SamplingParams, Usage
+from structspec.token_sequence import TokenSequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,28 @@ class Service:
             compiled = unless_unsupported(
                 compiled, task.constraint, task.on_unsupported, task.unheld
             )
+        return Prepared(self._request(self._encode(prompt, task), task, compiled), task)
+
+    def prepare_texts(
+        self, prompt: Prompt | ChatPrompt | TokenPrompt, texts: Sequence[str], task: Task
+    ) -> list[Prepared]:
+        """Requests that can each write one text only, in the tokens that encoding it gives.
+
+        The prompt is tokenised and computed once.
+        """
         token_ids = self._encode(prompt, task)
+        prepared: list[Prepared] = []
+        for text in texts:
+            compiled: Future[CompiledGrammar] = Future()
+            compiled.set_result(TokenSequence(self.tokenizer.encode(text), self.vocabulary))
+            request = self._request(token_ids, task, compiled)
+            request.leader = prepared[0].request if prepared else None
+            prepared.append(Prepared(request, task))
+        return prepared
+
+    def _request(
+        self, token_ids: Sequence[int], task: Task, compiled: Future[CompiledGrammar] | None
+    ) -> Request:
         num_left = self.max_model_len - len(token_ids)
         if num_left < 1:
             raise PromptTooLong(
@@ -137,7 +159,7 @@ class Service:
         self._check_token_ids("stop_token_ids", params.stop_token_ids)
         self._check_token_ids("logit_bias", [token_id for token_id, _ in params.logit_bias])
         max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
-        is_constrained = task.constraint is not None
+        is_constrained = compiled is not None
         reasoning = self._reasoner.plan(
             task.reasoning,
             token_ids,
@@ -150,7 +172,7 @@ class Service:
         request.wrappers = wrappers
         request.reasoning = reasoning.progress
         request.prediction_token_ids = self._encode_prediction(task.prediction)
-        return Prepared(request, task)
+        return request
 
     def prepare_all(
         self,

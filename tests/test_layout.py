@@ -14,7 +14,10 @@ FOLDERS = ("structspec", "grammars", "kernels", "integrations")
 LINKED = ("grammars", "kernels", "integrations")
 ENTRANCES = {
     f"structspec.{name}"
-    for name in ("llm", "async_llm", "service", "cli", "demo", "bench", "server", "client", "__main__")
+    for name in (
+        *("llm", "async_llm", "streams", "async_streams", "call_run", "choosing", "service"),
+        *("cli", "demo", "bench", "server", "client", "__main__"),
+    )
 }
 ENGINE = {"structspec.engine", "structspec.drafters", "structspec.models"}
 VALUES = "structspec.engine.batch"  # what flows between the calls; like a value module, for all

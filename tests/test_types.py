@@ -15,7 +15,7 @@ from typing import Any, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from structspec import LLM, AsyncLLM, Generation
+from structspec import LLM, AsyncLLM, Chosen, Generation
 
 
 class Person(BaseModel):
@@ -79,11 +79,18 @@ def of_streams(llm: LLM) -> None:
         assert_type(item, Person)
 
 
+def of_batches(llm: LLM, prompts: Sequence[str]) -> None:
+    assert_type(llm.generate_batch(prompts, schema=Person), list[Person])
+    assert_type(llm.generate_batch((p for p in prompts), schema=Mood), list[Mood])
+    assert_type(llm.choose("x", ["a", "b"]), Chosen)
+
+
 async def awaited(llm: AsyncLLM, prompts: list[str]) -> None:
     assert_type(await llm.generate("x"), str)
     assert_type(await llm.generate("x", schema=Person), Person)
     assert_type(await llm.generate(prompts, schema=Person), list[Person])
     assert_type(await llm.generate_raw(prompts), list[Generation])
+    assert_type(await llm.generate_batch(prompts, schema=Point), list[Point])
     async for piece in llm.stream("x"):
         assert_type(piece, str)
     async for one in llm.stream_partial("x", schema=Point):

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from structspec.call_reader import CallReader
+from structspec.call_run import result_of
 from structspec.errors import Truncated
 from structspec.generation import Generation
 from structspec.grammars.envelopes import ENVELOPES
-from structspec.llm import result_of
 from structspec.server.chat import Job
 from structspec.server.chat_body import (
     Chunks,

@@ -7,8 +7,8 @@ import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
+from structspec.call_run import result_of
 from structspec.errors import Truncated
-from structspec.llm import result_of
 from structspec.request import Request
 from structspec.server.bodies import CompletionBody
 from structspec.server.chat import Job, check_model, prepare_choices

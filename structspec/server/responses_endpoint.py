@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from structspec.call_reader import AnswerText, CallReader, Event
+from structspec.call_run import result_of
 from structspec.errors import Truncated
-from structspec.llm import result_of
 from structspec.request import Request
 from structspec.server.chat_endpoint import check_first, make_spelled, written_text
 from structspec.server.logprobs_body import LogprobsReader

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from structspec.async_llm import in_event_loop
+from structspec.call_run import result_of
 from structspec.engine.loop import News
+from structspec.event_loop import in_event_loop
 from structspec.generation import Generation
-from structspec.llm import result_of
 from structspec.request import Request
 from structspec.service import Prepared, Service
 from structspec.vocabulary import Vocabulary
@@ -90,6 +90,9 @@ async def read_all(service: Service, prepared: Sequence[Prepared]) -> AsyncItera
 
 
 def _joined(waiting: Sequence[tuple[int, News]]) -> list[Piece]:
+    if len(waiting) == 1:
+        ((index, news),) = waiting
+        return [Piece(index, news.text, news.finished is not None, news.reasoning)]
     pieces: dict[int, Piece] = {}
     for index, news in waiting:
         before = pieces.get(index, Piece(index, "", False))

@@ -1,0 +1,97 @@
+"""AsyncLLM's streams, and news from the engine's thread to an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar, Unpack, overload
+
+from structspec.engine.loop import News
+from structspec.errors import GenerationError
+from structspec.generation import Generation
+from structspec.options import GenerateOptions, OtherOptions, resolve_options
+from structspec.partial_values import PartialItems, PartialValues
+from structspec.prompts import Prompt
+from structspec.results import texts_of
+from structspec.service import Service
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class AsyncStreams:
+    """What of AsyncLLM gives more than one thing for a prompt."""
+
+    _service: Service
+
+    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[str]:
+        """As LLM.stream."""
+        return self._parts(prompt, options, texts_of)
+
+    @overload
+    def stream_partial(
+        self, prompt: Prompt, *, schema: type[T], **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[T]: ...
+    @overload
+    def stream_partial(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[Any]: ...
+    def stream_partial(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[Any]:
+        """As LLM.stream_partial."""
+        values = PartialValues(schema)
+        return self._parts(prompt, {**options, "schema": schema}, values.take)
+
+    @overload
+    def stream_items(
+        self, prompt: Prompt, *, schema: type[list[T]], **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[T]: ...
+    @overload
+    def stream_items(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[Any]: ...
+    def stream_items(
+        self, prompt: Prompt, *, schema: Any, **options: Unpack[OtherOptions]
+    ) -> AsyncIterator[Any]:
+        """As LLM.stream_items."""
+        items = PartialItems(schema)
+        return self._parts(prompt, {**options, "schema": schema}, items.take)
+
+    async def _parts(
+        self,
+        prompt: Prompt,
+        options: GenerateOptions,
+        take: Callable[[str | Generation], Iterable[V]],
+    ) -> AsyncIterator[V]:
+        """What `take` makes of each piece of the text, and of the Generation."""
+        prepared = self._service.prepare(prompt, resolve_options(options))
+        news: asyncio.Queue[News] = asyncio.Queue()
+        self._service.start(prepared, in_event_loop(news.put_nowait), is_streamed=True)
+        is_finished = False
+        try:
+            while not is_finished:
+                item = await news.get()
+                is_finished = item.finished is not None
+                for part in take(item.text) if item.text else ():
+                    yield part
+            for part in take(self._service.finish(prepared)):
+                yield part
+        except GenerationError as error:
+            error.usage = error.usage or prepared.request.usage
+            raise
+        finally:
+            if not is_finished:
+                self._service.cancel(prepared)
+
+
+def in_event_loop(call: Callable[[V], None]) -> Callable[[V], None]:
+    """`call`, made from any thread to run in the event loop that is running now."""
+    loop = asyncio.get_running_loop()
+
+    def call_later(value: V) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: whoever asked is gone
+            loop.call_soon_threadsafe(call, value)
+
+    return call_later
