@@ -6,6 +6,7 @@ import argparse
 
 import structspec
 from structspec.cli.bench import add_bench
+from structspec.cli.chat import add_chat
 from structspec.cli.constraints import add_compiling, add_policy, add_text_constraints
 from structspec.cli.demo import run_demo
 from structspec.cli.explain import add_explain
@@ -21,6 +22,7 @@ examples:
   structspec generate --schema app.models:Invoice --prompt-file mail.txt --stats
   echo "Great phone, weak battery." | structspec generate --choice good --choice bad --prompt-file -
   structspec generate --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}" --prompt "When was the moon landing?"
+  structspec chat smollm2-135m --schema person.json
   structspec serve smollm2-135m
   structspec explain person.json
   structspec demo
@@ -40,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_generate(commands)
+    add_chat(commands)
     add_serve(commands)
     add_explain(commands)
     _add_demo(commands)
