@@ -12,11 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
-from structspec.async_streams import AsyncStreams, in_event_loop
+from structspec.async_streams import AsyncStreams
 from structspec.batch_rows import DEFAULT_MAX_IN_FLIGHT, Batch, values_of
 from structspec.call_run import CallRun, prepare_rows
 from structspec.choosing import Chosen, choose_among, prepare_choices
 from structspec.config import EngineConfig
+from structspec.event_loop import in_event_loop
 from structspec.generation import Generation
 from structspec.metrics import Metrics
 from structspec.models.loading import DType

@@ -1,14 +1,14 @@
-"""AsyncLLM's streams, and news from the engine's thread to an event loop."""
+"""AsyncLLM's streams."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, TypeVar, Unpack, overload
 
 from structspec.engine.loop import News
 from structspec.errors import GenerationError
+from structspec.event_loop import in_event_loop
 from structspec.generation import Generation
 from structspec.options import GenerateOptions, OtherOptions, resolve_options
 from structspec.partial_values import PartialItems, PartialValues
@@ -84,14 +84,3 @@ class AsyncStreams:
         finally:
             if not is_finished:
                 self._service.cancel(prepared)
-
-
-def in_event_loop(call: Callable[[V], None]) -> Callable[[V], None]:
-    """`call`, made from any thread to run in the event loop that is running now."""
-    loop = asyncio.get_running_loop()
-
-    def call_later(value: V) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: whoever asked is gone
-            loop.call_soon_threadsafe(call, value)
-
-    return call_later

@@ -102,8 +102,10 @@ def finish_reason(request: Request, *, has_calls: bool) -> str:
 
 
 def usage_of(requests: Sequence[Request]) -> dict[str, Any]:
-    """What all choices of one prompt cost."""
-    prompt = requests[0].num_prompt_tokens
+    """What all choices cost; a prompt that several have is read once."""
+    of_prompts = {id(one.prompt_token_ids): one for one in reversed(requests)}.values()
+    prompt = sum(one.num_prompt_tokens for one in of_prompts)
+    cached = sum(min(one.num_prompt_tokens, one.stats.num_cached_tokens) for one in of_prompts)
     completion = sum(request.num_output_tokens for request in requests)
     reasoning = sum(request.usage.reasoning_tokens for request in requests)
     stats = [request.stats for request in requests]
@@ -111,7 +113,7 @@ def usage_of(requests: Sequence[Request]) -> dict[str, Any]:
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": min(prompt, stats[0].num_cached_tokens)},
+        "prompt_tokens_details": {"cached_tokens": cached},
         "completion_tokens_details": {
             "reasoning_tokens": reasoning,
             "accepted_prediction_tokens": sum(one.accepted_prediction_tokens for one in stats),

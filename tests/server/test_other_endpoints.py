@@ -169,3 +169,13 @@ def test_a_poisoned_request_disturbs_nobody(server: Server) -> None:
     for thread in threads:
         thread.join()
     assert sorted(results) == [200, 200, 400, 400]
+
+
+def test_each_prompt_counts_once_however_many_outputs_it_has(server: Server) -> None:
+    def prompt_tokens(prompt: str | list[str], n: int) -> int:
+        body = {"prompt": prompt, "n": n, "max_tokens": 1}
+        return server.post("/v1/completions", **body)["usage"]["prompt_tokens"]
+
+    one, other = prompt_tokens("1, 2, 3,", 1), prompt_tokens("a, b,", 1)
+    assert prompt_tokens("1, 2, 3,", 3) == one
+    assert prompt_tokens(["1, 2, 3,", "a, b,"], 2) == one + other
