@@ -67,7 +67,7 @@ class _Sums:
     def add(self, request: Request) -> None:
         # Lists and dicts are copied in one piece each: the engine's thread goes on meanwhile.
         stats, counts = request.stats, self.counts
-        if stats.first_token_s is not None or request.is_finished:
+        if stats.first_token_s is not None:
             counts["prompt_tokens"] += request.num_prompt_tokens
         counts["cached"] += stats.num_cached_tokens
         counts["generation_tokens"] += request.num_output_tokens

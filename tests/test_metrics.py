@@ -106,6 +106,14 @@ def finish(recorder: MetricsRecorder, request: Request, reason: str = "stop") ->
     recorder.finished(request)
 
 
+def test_the_prompt_of_a_request_that_wrote_nothing_does_not_count() -> None:
+    """Nobody knows how much of it was computed."""
+    recorder, request = MetricsRecorder(Clock()), make_request()
+    recorder.added(request)
+    finish(recorder, request, "cancelled")
+    assert recorder.snapshot().prompt_tokens == 0
+
+
 def test_a_request_counts_the_same_before_and_after_it_is_finished() -> None:
     clock = Clock()
     recorder = MetricsRecorder(clock)

@@ -187,7 +187,7 @@ class Scheduler:
             elif scheduled.is_sampled and request.is_grammar_pending:
                 self._park(scheduled, output, index)
             elif scheduled.is_sampled:
-                if output.token_ids[index]:
+                if output.token_ids[index] or draft.num_certain[index]:
                     last_times[request.token_time] += 1
                     request.token_time = now
                 num_invalid = 0

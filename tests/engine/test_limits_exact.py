@@ -202,6 +202,7 @@ def test_what_stands_before_a_dead_end_counts_however_it_was_drafted(
             ]
             toy.run(requests)
             told.append([(r.output_token_ids, r.text.text, r.finish_reason) for r in requests])
+            assert all((r.stats.first_token_s or 0) >= 0 for r in requests)
     assert all(one == told[0] for one in told)
     if texts == ("aacb",):
         assert {one[1:] for one in told[0]} == {
