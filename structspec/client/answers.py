@@ -154,17 +154,23 @@ def _calls(said: Said, tools: Tools, *, is_checked: bool) -> list[ToolCall] | st
 
 
 class StreamReader:
-    """Reads the lines of a streamed answer to one call."""
+    """Reads the bytes of a streamed answer to one call, however they are cut."""
 
     def __init__(self, task: Task, held: Held | None) -> None:
         self._task = task
         self._held = held
         self._said = Said()
         self._is_done = False
+        self._begun = b""  # of a line
 
-    def feed(self, line: str) -> str:
-        """The text that a line adds; raises what went wrong on the server's side."""
-        kind, _, data = line.partition(":")
+    def feed(self, part: bytes) -> str:
+        """The text that more bytes add; raises what went wrong on the server's side."""
+        # at line feeds only: other ends of lines may stand within JSON
+        *lines, self._begun = (self._begun + part).split(b"\n")
+        return "".join(map(self._read, lines))
+
+    def _read(self, line: bytes) -> str:
+        kind, _, data = line.decode(errors="replace").partition(":")
         if kind != "data" or (data := data.strip()) == "[DONE]":
             self._is_done |= kind == "data"
             return ""
@@ -194,7 +200,7 @@ class StreamReader:
         return text
 
     def finish(self) -> Generation:
-        """The result of all lines; raises what is wrong with it."""
+        """The result of all of it; raises what is wrong with it."""
         if self._said.finish_reason is None and not self._is_done:
             raise ServerError("the server ended its stream in the middle of the answer")
         return to_generation(self._said, self._task, self._held)

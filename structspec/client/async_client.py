@@ -83,8 +83,8 @@ class AsyncClient:
         refuse_local(options)
         opened = await self._carry_out(self._calls.stream(prompt, resolve_options(options)))
         try:
-            async for line in opened.answer.stream.aiter_lines():
-                if piece := opened.reader.feed(line):
+            async for part in opened.answer.stream.aiter_bytes():
+                if piece := opened.reader.feed(part):
                     yield piece
         except self._httpx.TransportError as error:
             raise ServerError(f"the server's stream broke off: {error!r}") from error

@@ -24,7 +24,7 @@ _CHAT = "chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A stream that has begun: the answer whose lines are to be read, and what reads them."""
+    """A stream that has begun: the answer whose bytes are to be read, and what reads them."""
 
     answer: Answer
     reader: StreamReader

@@ -131,8 +131,8 @@ class Client:
     def _pieces(self, prompt: Prompt, task: Task) -> Iterator[str]:
         opened = self._carry_out(self._calls.stream(prompt, task))
         try:
-            for line in opened.answer.stream.iter_lines():
-                if piece := opened.reader.feed(line):
+            for part in opened.answer.stream.iter_bytes():
+                if piece := opened.reader.feed(part):
                     yield piece
         except self._httpx.TransportError as error:
             raise ServerError(f"the server's stream broke off: {error!r}") from error

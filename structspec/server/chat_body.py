@@ -13,6 +13,7 @@ from typing import Any
 import structspec
 from structspec.call_reader import AnswerText, ArgumentsText, CallBegins, CallReader, Event
 from structspec.request import Request
+from structspec.server.sse import dump, one_line
 
 FINGERPRINT = f"structspec-{structspec.__version__}"
 
@@ -154,11 +155,11 @@ class Chunks:
         if around is None:
             before, after = self._delta(index, {"content": ""}, None).split(b'"content": ""')
             around = self._around[index] = before + b'"content": ', after
-        return encode_basestring(text).encode().join(around)
+        return one_line(encode_basestring(text)).encode().join(around)
 
     def _delta(self, index: int, delta: dict[str, Any], logprobs: Any) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
-        return self._chunk(json.dumps([choice], ensure_ascii=False), self._usage)
+        return self._chunk(dump([choice]), self._usage)
 
     def end(self, index: int, reason: str) -> bytes:
         """A choice is done."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,7 +19,7 @@ from structspec.server.logprobs_body import LogprobsReader
 from structspec.server.runs import read_all, run_all
 from structspec.server.sampling import read_sampling
 from structspec.server.settings import ServerSettings
-from structspec.server.sse import DONE, error_event
+from structspec.server.sse import DONE, dump, error_event
 from structspec.service import Service, TokenPrompt
 
 _KIND = "text_completion"
@@ -97,7 +96,7 @@ async def stream_text(
 
     def chunk(choices: list[dict[str, Any]], usage: Any = None) -> bytes:
         body = {**fields, "choices": choices, **({"usage": usage} if has_usage else {})}
-        return f"data: {json.dumps(body, ensure_ascii=False)}\n\n".encode()
+        return f"data: {dump(body)}\n\n".encode()
 
     has_begun = False
     async for piece in read_all(service, job.prepared):

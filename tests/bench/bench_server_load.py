@@ -248,6 +248,8 @@ def report(load: Load, num_streams: int, seconds: float, freed_s: float) -> bool
         f"poison   {len(poison)} refused in {at(poison, 0.5):.3f} s median, {poison[-1]:.3f} s most"
     )
     print(f"memory   {load.memory[-1] / 1e6:.0f} MB, {grown:+.1%} from the 2nd quarter to the last")
+    course = load.memory[:: max(1, len(load.memory) // 10)]
+    print(f"         {' '.join(f'{held / 1e6:.0f}' for held in course)} MB in its course")
     print(f"freed    all KV blocks {freed_s:.3f} s after 20 clients left")
     print(f"wrong    {len(load.wrong)}")
     for one in load.wrong[:10]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from json.encoder import encode_basestring
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from structspec import GrammarError, InvalidRequest, OutputInvalid, ServerError, Truncated
+from structspec.client.answers import StreamReader
+from structspec.options import resolve_options
 from tests.client.fakes import PAGES, Connect, Fake, Lines
 
 KINDS = [*PAGES, "openai"]
@@ -106,8 +111,20 @@ def test_a_stream_is_text_in_whole_characters(kind: str, connect: Connect) -> No
     assert fake.body["stream"] is True
 
 
+@given(st.text("a\n\r\x85\u2028\U0001f600é", max_size=8), st.integers(1, 30))
+def test_a_stream_reads_the_same_however_it_is_cut(text: str, size: int) -> None:
+    lines = [
+        f'data: {{"choices": [{{"delta": {{"content": {encode_basestring(one)}}}}}]}}\r\n\r\n'
+        for one in text
+    ]
+    data = "".join([*lines, ": ping\n\ndata: [DONE]\n\n"]).encode()
+    reader = StreamReader(resolve_options({}), None)
+    read = [reader.feed(data[at : at + size]) for at in range(0, len(data), size)]
+    assert "".join(read) == text == reader.finish().text
+
+
 def test_a_stream_is_validated_behind_its_last_piece(connect: Connect) -> None:
-    assert connect(Fake("vllm", "12")).stream("?", schema=int) == ["1", "2"]
+    assert "".join(connect(Fake("vllm", "12")).stream("?", schema=int)) == "12"
     with pytest.raises(OutputInvalid):
         connect(Fake("vllm", "x")).stream("?", schema=int)
 
