@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from structspec.compiler import GrammarCompiler
     from structspec.explanation import Explanation, explain
     from structspec.generation import Generation
+    from structspec.hooks import HookEvent
     from structspec.llm import LLM
     from structspec.tool_calls import ToolCall, parse_tool_calls
     from structspec.tool_conversation import ToolRun
@@ -64,6 +65,7 @@ _LAZY = {
     "Explanation": "structspec.explanation",
     "Generation": "structspec.generation",
     "GrammarCompiler": "structspec.compiler",
+    "HookEvent": "structspec.hooks",
     "LLM": "structspec.llm",
     "ToolCall": "structspec.tool_calls",
     "ToolRun": "structspec.tool_conversation",
@@ -90,6 +92,7 @@ __all__ = [
     "Grammar",
     "GrammarCompiler",
     "GrammarError",
+    "HookEvent",
     "InvalidRequest",
     "JsonSchema",
     "LLM",

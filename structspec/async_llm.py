@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
@@ -19,6 +19,7 @@ from structspec.choosing import Chosen, choose_among, prepare_choices
 from structspec.config import EngineConfig
 from structspec.event_loop import in_event_loop
 from structspec.generation import Generation
+from structspec.hooks import Hook, HookName
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, check_n, resolve_options
@@ -43,8 +44,9 @@ class AsyncLLM(AsyncStreams):
         dtype: DType = "auto",
         device: str = "auto",
         config: EngineConfig | None = None,
+        hooks: Mapping[HookName, Hook] | None = None,
     ) -> None:
-        self._service = Service(model, dtype=dtype, device=device, config=config)
+        self._service = Service(model, dtype=dtype, device=device, config=config, hooks=hooks)
         # Also at interpreter exit: a thread inside torch must not outlive it.
         self._finalizer = weakref.finalize(self, self._service.close)
 

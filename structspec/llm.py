@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
@@ -17,6 +17,7 @@ from structspec.call_run import CallRun, prepare_rows
 from structspec.choosing import Chosen, choose_among, prepare_choices
 from structspec.config import EngineConfig
 from structspec.generation import Generation
+from structspec.hooks import Hook, HookName
 from structspec.metrics import Metrics
 from structspec.models.loading import DType
 from structspec.options import GenerateOptions, OtherOptions, check_n, resolve_options
@@ -40,6 +41,9 @@ class LLM(Streams):
     float32 on the CPU. On a GPU the engine takes most of the memory (`gpu_memory_utilization` of
     EngineConfig), and its kernels need some seconds to get ready.
 
+    `hooks` are functions that are told what becomes of requests, as {"done": print}: see
+    structspec.hooks.
+
     Errors are StructspecErrors: InvalidRequest and GrammarError for what was asked,
     GenerationError, with the text and usage there are, for what came of it.
     """
@@ -51,8 +55,9 @@ class LLM(Streams):
         dtype: DType = "auto",
         device: str = "auto",
         config: EngineConfig | None = None,
+        hooks: Mapping[HookName, Hook] | None = None,
     ) -> None:
-        self._service = Service(model, dtype=dtype, device=device, config=config)
+        self._service = Service(model, dtype=dtype, device=device, config=config, hooks=hooks)
         # Also at interpreter exit: a thread inside torch must not outlive it.
         self._finalizer = weakref.finalize(self, self._service.close)
 

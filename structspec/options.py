@@ -39,6 +39,7 @@ class OtherOptions(TypedDict, total=False):
     backend: BackendName
     on_unsupported: OnUnsupported
     max_attempts: int
+    retry_feedback: bool
     style: JsonStyle
     property_order: PropertyOrder
     closed: bool
@@ -72,14 +73,14 @@ class GenerateOptions(OtherOptions, total=False):
     """What may be passed to `generate`, `generate_raw` and `stream` beside the prompt.
 
     At most one of `schema`, `regex`, `choices` and `grammar` constrains the output; structural tags
-    and tool sets are grammars too. `style`,
-    `property_order`, `closed` and `schema_in_prompt` go with `schema`; `backend`, `on_unsupported`
-    and `max_attempts` with any of the four (structspec.policy says what the last two do). The
-    sampling fields are those of SamplingParams; what is not given comes from the model's
-    generation config. `speculative` turns drafts off, or says which (Speculation's fields, as a
-    dict too); `prediction` is what the output will likely be, as text or tokens: where it is right
-    it is drafted, where it is wrong it changes nothing. `reasoning` has the model reason before its
-    answer or not (Reasoning's fields, as a dict too); at most `max_reasoning_tokens` long.
+    and tool sets are grammars too. `style`, `property_order`, `closed` and `schema_in_prompt` go
+    with `schema`; `backend`, `on_unsupported`, `max_attempts` and `retry_feedback` with any of the
+    four (structspec.policy says what the last three do). The sampling fields are those of
+    SamplingParams; what is not given comes from the model's generation config. `speculative` turns
+    drafts off, or says which (Speculation's fields, as a dict too); `prediction` is what the output
+    will likely be, as text or tokens: where it is right it is drafted, where it is wrong it changes
+    nothing. `reasoning` has the model reason before its answer or not (Reasoning's fields, as a
+    dict too); at most `max_reasoning_tokens` long.
     """
 
     schema: Any
@@ -113,6 +114,7 @@ OF_CONSTRAINTS = {
     "backend": "chooses who compiles a constraint",
     "on_unsupported": "is about what a mask cannot hold of a constraint",
     "max_attempts": "is about output that does not meet its constraint",
+    "retry_feedback": "is about output that does not meet its constraint",
 }
 
 
@@ -129,6 +131,7 @@ class Task:
     sampling: Mapping[str, Any]  # fields of SamplingParams that were given
     prediction: str | tuple[int, ...] = ()
     reasoning: Reasoning | None = None
+    retry_feedback: bool = False
 
     @property
     def unheld(self) -> tuple[Finding, ...]:
@@ -156,6 +159,7 @@ def resolve_options(options: GenerateOptions) -> Task:
         sampling=_resolve_sampling(given),
         prediction=_resolve_prediction(given.get("prediction", ())),
         reasoning=_resolve_reasoning(given),
+        retry_feedback="retry_feedback" in given and _of_type(given, "retry_feedback", (bool,)),
     )
 
 

@@ -5,7 +5,8 @@
     "validate"       written, then validated             all of it
     "ignore"         written                             being JSON, or the Python type asked for
 
-Output that does not validate is drawn again, up to `max_attempts` times in all. Whatever the
+Output that does not validate is drawn again, up to `max_attempts` times in all; with
+`retry_feedback` the model is shown it each time, and told what is wrong with it. Whatever the
 policy, `Generation.report` says what was not enforced.
 """
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from structspec.errors import OutputInvalid
 from structspec.prompt_schema import compact, schema_text
 from structspec.schema import SchemaTarget
 
@@ -45,6 +46,13 @@ def show_schema(
 def describe_schema(json_schema: Mapping[str, Any]) -> str:
     """The instruction for one schema; docs/benchmarks.md has what others would be worth."""
     return f"Answer in JSON that conforms to this JSON schema: {schema_text(json_schema)}"
+
+
+def feedback_on(error: OutputInvalid) -> list[Message]:
+    """What an output that did not validate is followed by: itself, and what is wrong with it."""
+    wrong = "\n".join(error.errors) or str(error)
+    told = f"That is not valid:\n{wrong}\nWrite all of it again, with this corrected."
+    return [{"role": "assistant", "content": error.text}, {"role": "user", "content": told}]
 
 
 def _is_shown(messages: Sequence[Message], json_schema: Mapping[str, Any]) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,18 @@ from structspec.compiler import GrammarCompiler
 from structspec.config import EngineConfig
 from structspec.engine.build import build_engine
 from structspec.engine.engine import Engine
-from structspec.engine.loop import EngineLoop, Listener
+from structspec.engine.loop import EngineLoop, Listener, News
 from structspec.errors import InvalidRequest, OutputInvalid, PromptTooLong
 from structspec.generation import Generation, to_generation
 from structspec.grammars.base import CompiledGrammar
+from structspec.hooks import Hook, HookName, Hooks
 from structspec.limits import Limiter
 from structspec.metrics import Metrics
 from structspec.models import load_model
 from structspec.models.loading import DType, choose_device, choose_dtype
 from structspec.options import Task
 from structspec.policy import resample, sibling, unless_unsupported
-from structspec.prompting import show_schema
+from structspec.prompting import Message, feedback_on, show_schema
 from structspec.prompts import Messages, Prompt, to_messages
 from structspec.reasoning_plan import Reasoner
 from structspec.request import NO_USAGE, Request, SamplingParams, Usage
@@ -59,6 +61,8 @@ class Prepared:
     task: Task
     attempt: int = 1
     spent: Usage = NO_USAGE  # by the attempts before this one
+    prompt: Prompt | ChatPrompt | TokenPrompt | None = None
+    feedback: tuple[Message, ...] = ()  # on the attempts before, where they are told of it
 
 
 class Service:
@@ -71,7 +75,9 @@ class Service:
         dtype: DType = "auto",
         device: str = "auto",
         config: EngineConfig | None = None,
+        hooks: Mapping[HookName, Hook] | None = None,
     ) -> None:
+        self._hooks = Hooks(hooks)
         self._request_ids = itertools.count()
         target = choose_device(device)
         config = config or EngineConfig()
@@ -125,7 +131,8 @@ class Service:
             compiled = unless_unsupported(
                 compiled, task.constraint, task.on_unsupported, task.unheld
             )
-        return Prepared(self._request(self._encode(prompt, task), task, compiled), task)
+        request = self._request(self._encode(prompt, task), task, compiled)
+        return Prepared(request, task, prompt=prompt)
 
     def prepare_texts(
         self, prompt: Prompt | ChatPrompt | TokenPrompt, texts: Sequence[str], task: Task
@@ -145,7 +152,11 @@ class Service:
         return prepared
 
     def _request(
-        self, token_ids: Sequence[int], task: Task, compiled: Future[CompiledGrammar] | None
+        self,
+        token_ids: Sequence[int],
+        task: Task,
+        compiled: Future[CompiledGrammar] | None,
+        params: SamplingParams | None = None,
     ) -> Request:
         num_left = self.max_model_len - len(token_ids)
         if num_left < 1:
@@ -153,7 +164,7 @@ class Service:
                 f"the prompt has {len(token_ids)} tokens and the context {self.max_model_len};"
                 " shorten it to leave room for at least one token of output"
             )
-        params = SamplingParams(**{**self._default_sampling(), **task.sampling})
+        params = params or SamplingParams(**{**self._default_sampling(), **task.sampling})
         params.speculation.check(self._speculative)
         self._check_token_ids("allowed_token_ids", params.allowed_token_ids or ())
         self._check_token_ids("stop_token_ids", params.stop_token_ids)
@@ -188,13 +199,17 @@ class Service:
             for index in range(1, num_outputs or 1):
                 request = self._again(first.request, sibling(first.request.params, index))
                 request.leader = first.request
-                prepared.append(Prepared(request, task))
+                prepared.append(Prepared(request, task, prompt=prompt))
         return prepared
 
     def start(self, prepared: Prepared, listener: Listener, *, is_streamed: bool = False) -> None:
         """Hand a prepared request to the engine; text comes in pieces only if it is streamed."""
-        prepared.request.is_streamed = is_streamed
-        self._engine_loop.submit(prepared.request, listener)
+        request, attempt = prepared.request, prepared.attempt
+        request.is_streamed = is_streamed or self._hooks.wants_text
+        if self._hooks.wants_text:
+            listener = _telling(listener, self._hooks.teller(request, attempt))
+        self._hooks.tell_start(request, attempt)
+        self._engine_loop.submit(request, listener)
 
     def cancel(self, prepared: Prepared) -> None:
         """End a request early; nothing happens if it has finished or was not started."""
@@ -202,24 +217,43 @@ class Service:
 
     def finish(self, prepared: Prepared) -> Generation:
         """The result of a finished request; raises what it failed with."""
-        return to_generation(
-            prepared.request,
-            prepared.task,
-            self.vocabulary,
-            num_attempts=prepared.attempt,
-            spent=prepared.spent,
-        )
+        try:
+            result = to_generation(
+                prepared.request,
+                prepared.task,
+                self.vocabulary,
+                num_attempts=prepared.attempt,
+                spent=prepared.spent,
+            )
+        except Exception as error:
+            self._hooks.tell("done", prepared.request, prepared.attempt, result=error)
+            raise
+        self._hooks.tell("done", prepared.request, prepared.attempt, result=result)
+        return result
 
     def next_attempt(self, prepared: Prepared, result: Generation | Exception) -> Prepared | None:
         """A request for other output than that which did not validate; None where all is said.
 
-        `result` is what `finish` gave or raised. Nothing is tokenised or compiled again.
+        `result` is what `finish` gave or raised. Nothing is compiled again, and nothing tokenised
+        unless the task has the attempt told what was wrong.
         """
         if not isinstance(result, OutputInvalid) or prepared.attempt >= prepared.task.max_attempts:
             return None
         assert result.usage is not None
-        request = self._again(prepared.request, resample(prepared.request.params))
-        return Prepared(request, prepared.task, prepared.attempt + 1, result.usage)
+        self._hooks.tell("retry", prepared.request, prepared.attempt, result=result)
+        again = replace(prepared, attempt=prepared.attempt + 1, spent=result.usage)
+        params = resample(prepared.request.params)
+        if prepared.task.retry_feedback:
+            told = replace(again, feedback=(*prepared.feedback, *feedback_on(result)))
+            with contextlib.suppress(PromptTooLong):  # no room for what is to be told
+                return replace(told, request=self._retold(told, params))
+        return replace(again, request=self._again(prepared.request, params))
+
+    def _retold(self, prepared: Prepared, params: SamplingParams) -> Request:
+        """A request for the same whose prompt goes on with what was wrong before."""
+        assert prepared.prompt is not None
+        token_ids = self._encode(prepared.prompt, prepared.task, prepared.feedback)
+        return self._request(token_ids, prepared.task, prepared.request.compiled, params)
 
     def _again(self, other: Request, params: SamplingParams) -> Request:
         """A request for the same as another, drawn otherwise."""
@@ -253,8 +287,13 @@ class Service:
         given = {name: getattr(self.defaults, name) for name in names}
         return {name: value for name, value in given.items() if value is not None}
 
-    def _encode(self, prompt: Prompt | ChatPrompt | TokenPrompt, task: Task) -> Sequence[int]:
-        if isinstance(prompt, TokenPrompt):
+    def _encode(
+        self,
+        prompt: Prompt | ChatPrompt | TokenPrompt,
+        task: Task,
+        feedback: Sequence[Message] = (),
+    ) -> Sequence[int]:
+        if isinstance(prompt, TokenPrompt):  # no messages: there is no way to tell it anything
             self._check_token_ids("the prompt", prompt.token_ids)
             return prompt.token_ids
         chat = prompt if isinstance(prompt, ChatPrompt) else ChatPrompt(to_messages(prompt))
@@ -263,7 +302,7 @@ class Service:
             messages = show_schema(messages, task.target, task.schema_in_prompt)
         reasoning = self._reasoner.template_options(task.reasoning)
         return self.tokenizer.encode_chat(
-            messages, chat.tools, {**reasoning, **chat.template_options}
+            [*messages, *feedback], chat.tools, {**reasoning, **chat.template_options}
         )
 
     def _encode_prediction(self, prediction: str | tuple[int, ...]) -> Sequence[int]:
@@ -279,3 +318,14 @@ class Service:
                     f"{what} holds the token {token_id}, and the vocabulary ends at"
                     f" {self.vocabulary.vocab_size - 1}"
                 )
+
+
+def _telling(listener: Listener, tell: Callable[[str], None]) -> Listener:
+    """A listener that also tells somebody else of each piece of the text."""
+
+    def listen(news: News) -> None:
+        if news.text or news.reasoning:
+            tell(news.text)
+        listener(news)
+
+    return listen

@@ -145,12 +145,13 @@ def test_how_to_draft_is_for_the_engine(fake: type[FakeLLM]) -> None:
 
 def test_what_goes_with_a_constraint_is_passed_on_as_python_says_it(fake: type[FakeLLM]) -> None:
     flags = ["--on-unsupported", "ignore", "--max-attempts", "5", "--property-order", "schema"]
+    flags += ["--retry-feedback"]
     flags += ["--style", "compact", "--no-closed"]
     assert main(["generate", "--prompt", "x", "--schema", '{"type": "object"}', *flags]) == 0
     assert fake.asked == {
         **{"model": "smollm2-135m", "prompt": "x", "schema": '{"type": "object"}'},
         **{"on_unsupported": "ignore", "max_attempts": 5, "property_order": "schema"},
-        **{"style": "compact", "closed": False},
+        **{"style": "compact", "closed": False, "retry_feedback": True},
     }
 
 

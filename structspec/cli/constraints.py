@@ -60,3 +60,9 @@ def add_policy(group: argparse._ActionsContainer) -> None:
         help="draw output that does not validate again, N times in all (default:"
         f" {DEFAULT_MAX_ATTEMPTS})",
     )
+    group.add_argument(
+        "--retry-feedback",
+        action="store_true",
+        default=None,
+        help="tell the model each time what was wrong with what it wrote",
+    )

@@ -23,7 +23,7 @@ PASSED_ON = (
     *("schema_in_prompt", "temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop"),
     *("min_tokens", "bad_words", "allowed_token_ids", "stop_token_ids"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("logprobs", "logprobs_mode", "prompt_logprobs"),
+    *("logprobs", "logprobs_mode", "prompt_logprobs", "retry_feedback"),
     *("speculative", "max_reasoning_tokens"),
 )
 

@@ -16,7 +16,8 @@ from structspec.errors import InvalidRequest, OutputInvalid
 from structspec.generation import Generation
 from structspec.options import Task
 from structspec.policy import resample, sibling
-from structspec.prompts import Prompt
+from structspec.prompting import feedback_on
+from structspec.prompts import Prompt, to_messages
 from structspec.request import NO_USAGE, SamplingParams, Usage
 
 _CHAT = "chat/completions"
@@ -60,6 +61,8 @@ class Calls:
                 if attempt >= task.max_attempts:
                     raise
                 spent = error.usage or spent
+                if task.retry_feedback:
+                    prompt = [*to_messages(prompt), *feedback_on(error)]
             sampling = _resampled(sampling)
             attempt += 1
 
