@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import takewhile
 
 import numpy as np
@@ -54,7 +54,7 @@ class ForcedDrafter:
     def _propose_constrained(
         self, scheduled: ScheduledRequest, matcher: Matcher, limit: int
     ) -> tuple[list[int], int]:
-        drafted = take_certain(scheduled, matcher, limit)
+        drafted = take_certain(scheduled, matcher, limit, self._vocabulary.stop_token_ids)
         num_certain = len(drafted)
         if not scheduled.may_guess:
             return drafted, num_certain
@@ -66,7 +66,8 @@ class ForcedDrafter:
             if tail is not None and self._tails.allows(request, drafted, tail):
                 drafted += takewhile(matcher.accept, [tail])
         self._trust.note(request, drafted, range(num_certain, len(drafted)))
-        if len(drafted) < limit:
+        has_ended = bool(drafted) and drafted[-1] in self._vocabulary.stop_token_ids
+        if len(drafted) < limit and not has_ended:
             drafted += takewhile(matcher.accept, self._find_stop(matcher))
         matcher.rollback(len(drafted))
         return drafted, num_certain
@@ -92,16 +93,27 @@ class StopFinder:
         return (self._stop_token_id,) if only_stops else ()
 
 
-def take_certain(scheduled: ScheduledRequest, matcher: Matcher, limit: int) -> list[int]:
+def take_certain(
+    scheduled: ScheduledRequest, matcher: Matcher, limit: int, stop_token_ids: Collection[int]
+) -> list[int]:
     """At most `limit` tokens behind the last one that the masks leave no choice about.
 
-    The matcher is advanced by them if guesses may follow, else left where it was. Where the last
-    token is still on its way it has to be certain too, and all between the matcher and it.
+    Behind a stop token there are none. The matcher is advanced by them if guesses may follow, else
+    left where it was. Where the last token is still on its way it has to be certain too, and all
+    between the matcher and it.
     """
     if scheduled.may_guess:
-        return list(takewhile(matcher.accept, matcher.forced_tokens(limit)))
+        tokens = _up_to_stop(matcher.forced_tokens(limit), stop_token_ids)
+        return list(takewhile(matcher.accept, tokens))
     num_unseen = scheduled.request.num_unseen if scheduled.last_index >= 0 else 0
-    return matcher.forced_tokens(limit + num_unseen)[num_unseen:]
+    tokens = matcher.forced_tokens(limit + num_unseen)
+    return _up_to_stop(tokens, stop_token_ids)[num_unseen:]
+
+
+def _up_to_stop(token_ids: list[int], stop_token_ids: Collection[int]) -> list[int]:
+    """The tokens up to the first that ends the text, that one included."""
+    ends = (place for place, token_id in enumerate(token_ids, 1) if token_id in stop_token_ids)
+    return token_ids[: next(ends, len(token_ids))]
 
 
 def find_spelled(

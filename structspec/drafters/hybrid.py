@@ -111,7 +111,8 @@ class HybridDrafter:
     def _draft(self, scheduled: ScheduledRequest, walk: Walk) -> None:
         matcher, chain = walk.matcher, walk.request.params.speculation.chain
         if matcher is not None and "forced" in chain:
-            walk.num_certain = walk.note(take_certain(scheduled, matcher, walk.num_slots))
+            certain = take_certain(scheduled, matcher, walk.num_slots, self._stop_token_ids)
+            walk.num_certain = walk.note(certain)
             walk.count("forced", walk.num_certain)
         if not scheduled.may_guess:
             return

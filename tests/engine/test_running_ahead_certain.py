@@ -15,9 +15,10 @@ def test_certain_tokens_are_computed_behind_a_last_token_that_is_foreseen():
     request = watched.start(ask)
     watched.run()
     ask.check(request)
-    # 4 certain tokens and the one behind them, in each step: the text has 12 and a stop token.
+    # 4 certain tokens and the one behind them, in each step: the text has 12 and a stop token, and
+    # behind that nothing is drafted.
     stats = request.stats
-    assert (stats.num_target_steps, stats.num_drafted, stats.num_accepted) == (3, 12, 12)
+    assert (stats.num_target_steps, stats.num_drafted, stats.num_accepted) == (3, 11, 11)
     order = [what for what, _ in recorder.events]
     assert order[:5] == ["forward", "sample", "forward", "read", "sample"]
 

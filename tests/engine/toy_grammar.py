@@ -113,7 +113,7 @@ class RestlessDrafter:
         if limit <= 0 or matcher is None:
             return []
         try:
-            certain = take_certain(scheduled, matcher, limit)
+            certain = take_certain(scheduled, matcher, limit, VOCABULARY.stop_token_ids)
             if scheduled.may_guess:
                 matcher.rollback(len(certain))
         except MatcherFailed:
