@@ -134,9 +134,13 @@ class AsyncClient:
             if on_result is not None:
                 on_result(place, results[place])
 
-        async with asyncio.TaskGroup() as group:
-            for place, job in enumerate(jobs):
-                group.create_task(run(place, *job))
+        tasks = [asyncio.create_task(run(place, *job)) for place, job in enumerate(jobs)]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:  # also CancelledError: nobody will read what still runs
+            for one in tasks:
+                one.cancel()
+            raise
         return [results[place] for place in range(len(jobs))], is_batch
 
     async def _carry_out(self, steps: Steps[V]) -> V:

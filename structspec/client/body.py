@@ -97,8 +97,11 @@ def _for_structspec(task: Task) -> dict[str, Any]:
     """What our own server is told beside: finished text is judged, and drawn again, by us."""
     fields: dict[str, Any] = {}
     if task.constraint is not None:
-        fields["on_unsupported"] = "error" if task.on_unsupported == "error" else "ignore"
-        fields["schema_in_prompt"] = "never" if task.target is not None else None
+        fields["on_unsupported"] = task.on_unsupported
+        if task.target is not None:
+            fields["schema_in_prompt"] = "never"
+            if task.on_unsupported == "validate":
+                fields["on_unsupported"] = "ignore"
     speculation = task.sampling.get("speculation", Speculation())
     wishes = {name: wish for name, wish in asdict(speculation).items() if wish is not None}
     if wishes:

@@ -9,20 +9,24 @@ from structspec.constraint import Choice, Constraint
 from structspec.errors import OutputInvalid
 from structspec.grammars.base import CompiledGrammar
 from structspec.grammars.router import Backends
+from structspec.policy import check_report
 from structspec.vocabulary import Vocabulary
 
 
 def check_text(constraint: Constraint, text: str) -> str:
     """The text, if it is one that the constraint allows as a whole; raises OutputInvalid.
 
-    Grammars are compiled for a vocabulary of bytes, once; raises GrammarError for a wrong one.
+    Grammars are compiled for a vocabulary of bytes, once; raises GrammarError for a wrong one, and
+    UnsupportedConstraint for one that our own masks only come near.
     """
     if isinstance(constraint, Choice):
         if text in constraint.choices:
             return text
         raise _invalid(text, f"{text!r} is none of {', '.join(map(repr, constraint.choices))}")
     vocabulary = _bytes()
-    matcher = _compile(constraint).matcher()
+    compiled = _compile(constraint)
+    check_report(compiled.report, constraint, "validate")
+    matcher = compiled.matcher()
     for place, byte in enumerate(text.encode()):
         if not matcher.accept(byte):
             raise _invalid(text, f"nothing that is allowed goes on at byte {place}: {text!r}")

@@ -104,6 +104,23 @@ def test_an_error_takes_the_place_of_its_prompt(connect: Connect) -> None:
         connect(Fake("vllm", "a", "c")).generate(["x", "y"], choices=["a"], max_attempts=1)
 
 
+def test_what_on_result_raises_ends_the_call(connect: Connect) -> None:
+    def fail(index: int, result: Any) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        connect(Fake("vllm")).generate_raw(["x", "y"], on_result=fail)
+
+
+def test_our_own_server_is_told_what_only_it_could_check(connect: Connect) -> None:
+    fake = Fake("structspec", "1")
+    connect(fake).generate("?", schema=int)
+    connect(fake).generate("?", regex="[0-9]")
+    connect(fake).generate("?", regex="[0-9]", on_unsupported="error")
+    told = [body["on_unsupported"] for body in fake.bodies]
+    assert told == ["ignore", "validate", "error"]  # a schema is checked by the client
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_is_text_in_whole_characters(kind: str, connect: Connect) -> None:
     fake = Fake(kind, "née 🎉")
