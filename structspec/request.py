@@ -85,8 +85,8 @@ class SamplingParams:
             ("frequency_penalty", -2.0 <= self.frequency_penalty <= 2.0, "in [-2, 2]"),
             (
                 "repetition_penalty",
-                0.0 < self.repetition_penalty < float("inf"),
-                "a number above 0 (1 is off)",
+                0.01 <= self.repetition_penalty <= 100.0,  # so that no logit leaves float32
+                "in [0.01, 100] (1 is off)",
             ),
             ("logprobs", _is_count(self.logprobs), f"between 0 and {MAX_LOGPROBS}"),
             ("logprobs_mode", self.logprobs_mode in get_args(LogprobsMode), "'raw' or 'processed'"),

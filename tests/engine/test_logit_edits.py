@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ from tests.engine.test_engine_distribution import (
     other_logits,
 )
 from tests.engine.toy import STOP, VOCABULARY, RandomDrafter, ToyEngine, hashed_logits
+from tests.engine.toy_grammar import ToyGrammar, ready
 
 NUM_SAMPLES = 1200
 MAX_TOKENS = 3
@@ -234,3 +236,44 @@ def test_a_device_draws_the_same_for_requests_that_stand_beside_edited_ones() ->
     together = draw([0, 1, 2, 3])
     assert together[:3] == draw([0, 1, 2])
     assert together[3] == [0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-45, 1e-4, 1e300])
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"repetition_penalty": 100.0, "logit_bias": ((0, -100.0), (1, -100.0))},
+        {"repetition_penalty": 0.01, "logit_bias": ((2, 100.0),)},
+        {"presence_penalty": 2.0, "frequency_penalty": 2.0, "repetition_penalty": 100.0},
+    ],
+)
+def test_no_edit_is_so_strong_that_a_forbidden_token_is_written(
+    edits: dict[str, Any], temperature: float
+) -> None:
+    """Logits of a model as large as they come, of both signs."""
+
+    def steep(context: tuple[int, ...]) -> list[float]:
+        return [1e4 * logit for logit in hashed_logits(context)]
+
+    config = EngineConfig(block_size=2, num_blocks=40)
+    last = torch.zeros(80, dtype=torch.int64)
+    for sampler in (
+        None,
+        DeviceSampler(VOCABULARY, [80], 15, last, Lanes(last.device), lambda rows: rows),
+    ):
+        toy = ToyEngine(
+            config, RandomDrafter(3), conditional=steep, masker=Masker(VOCABULARY), sampler=sampler
+        )
+        requests = [
+            toy.add(
+                (0, 1, place),
+                temperature=temperature,
+                seed=place,
+                compiled=ready(ToyGrammar(("abcab", "acb"))),
+                **edits,
+            )
+            for place in range(4)
+        ]
+        toy.run(requests)
+        assert {request.text.text for request in requests} <= {"abcab", "acb"}
+        assert all(request.error is None for request in requests)
