@@ -251,6 +251,8 @@ TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "pattern": (re.Pattern[str], st.sampled_from(["a+", "(?P<n>x)"]).map(re.compile)),
     "import": (pydantic.ImportString, NO_VALUES),
     # numbers
+    "none": (type(None), st.none()),
+    "bool": (bool, st.booleans()),
     "int": (int, ints),
     "int-strict": (pydantic.StrictInt, ints),
     "int-positive": (pydantic.PositiveInt, st.integers(1, 10**9)),
