@@ -179,7 +179,8 @@ class Pace:
         if num_counted < _FEWEST_STEPS:
             return
         usual = max(_usual(measured.seconds), 1e-9)
-        rate = measured.num_tokens / (usual * num_counted)
+        # at least 1: what brings nothing is slow, and still has a share of others' rates
+        rate = max(measured.num_tokens, 1) / (usual * num_counted)
         was_measured = known.knows(measured.way)
         has_enough = num_counted * self._num_requests >= _ENOUGH_REQUESTS
         has_enough |= was_measured and num_counted >= _ENOUGH_AGAIN

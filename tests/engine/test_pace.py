@@ -64,6 +64,19 @@ def test_another_number_of_requests_is_measured_afresh() -> None:
     assert simulation.pace.drafting is Drafting.GUESSES
 
 
+def test_steps_that_bring_nothing_for_long_are_measured_too() -> None:
+    """Where every token was refused, say: no rate is divided by."""
+    simulation = Simulation(0, 1)
+    requests = [Request(i, [0], simulation.params, 100) for i in range(4)]
+    batch = Batch([ScheduledRequest(request, 1, 0, True) for request in requests])
+    for _ in range(1000):
+        simulation.now += 1.0
+        simulation.pace.landed(batch, no_draft(4), SamplerOutput([[]] * 4, [0] * 4))
+    simulation.tokens, simulation.seconds = 3, 2
+    simulation.share_with_guesses(1000)
+    assert simulation.share_with_guesses(1000) > 0.8
+
+
 def test_requests_without_drafts_are_nothing_to_measure() -> None:
     simulation = Simulation(2, 3, speculative=False)
     assert simulation.share_with_guesses(500) == 1.0
