@@ -34,6 +34,7 @@ class Compiled:
 
     pattern: str
     num_bytes: int = 100
+    compile_ms: float = 1.0
     report: Report = field(default_factory=lambda: Report("stand"))
 
 
