@@ -28,9 +28,9 @@ _TESTS = (
     " nothing is drafted."
 )
 _GUESSES = (
-    "`plain` has no grammar to draft from, only n-grams. Guesses are made in steps of up to 64"
-    " rows, so with more requests only what a grammar leaves no choice about is drafted, where that"
-    " pays."
+    "`plain` has no grammar to draft from, only n-grams. How much is guessed follows from what"
+    " steps of so many rows cost and from what held so far; where it does not pay, only what a"
+    " grammar leaves no choice about is drafted."
 )
 _TURNS = (
     "Tokens per second of the 127. Alone, beside one more plain request (what any costs), one held"
