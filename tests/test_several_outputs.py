@@ -43,8 +43,11 @@ def test_seeds_of_outputs_are_far_from_each_other_and_unseeded_ones_stay_so() ->
 
 
 def test_the_prompt_is_computed_once_and_the_grammar_compiled_once(llm: LLM) -> None:
-    prompt = f"{STORY} Every evening it walked down to the river. Describe the fox."
-    outputs = llm.generate_raw(prompt, n=4, schema=Fox, temperature=1.0, seed=1)
+    # beginning as no other test's prompt does: that would be found
+    prompt = f"Only here it begins so. {STORY} It walked down to the river. Describe it as JSON."
+    outputs = llm.generate_raw(
+        prompt, n=4, schema=Fox, schema_in_prompt="never", temperature=1.0, seed=1
+    )
     num_prompt = outputs[0].usage.prompt_tokens
     cached = [one.stats.num_cached_tokens for one in outputs]
     assert cached[0] < num_prompt // 2 and all(num_prompt - n <= 16 for n in cached[1:])
