@@ -28,7 +28,8 @@ from structspec.drafters.suffix import make_suffix
 from structspec.drafters.trust import SpellingTrust, TailTrust
 from structspec.drafters.walk import Walk
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, no_draft
-from structspec.grammars.base import MatcherFailed
+from structspec.grammars.base import BatchMatching, MatcherFailed
+from structspec.request import Request
 from structspec.speculative_config import SpeculativeConfig
 from structspec.vocabulary import Vocabulary
 
@@ -99,7 +100,8 @@ class HybridDrafter:
     def _propose_one(self, scheduled: ScheduledRequest, max_num_guessed: int) -> Walk:
         request, num_slots = scheduled.request, count_slots(scheduled)
         max_num_guessed = min(max_num_guessed, scheduled.max_num_guesses)
-        walk = Walk(request, request.matcher, num_slots, max_num_guessed, self._stop_token_ids)
+        stops, matching = self._stop_token_ids, _matching_of(request)
+        walk = Walk(request, request.matcher, num_slots, max_num_guessed, stops, matching)
         if num_slots <= 0:
             return walk
         try:
@@ -214,3 +216,10 @@ class HybridDrafter:
         num_taken = walk.take(copied)
         text = closing_text(walk.matcher, self._vocabulary)
         return num_taken + walk.take(spell(text, walk.context, self._vocabulary, walk.num_guesses))
+
+
+def _matching_of(request: Request) -> BatchMatching | None:
+    """What may move its matcher by many tokens in one call; None where something is around that."""
+    if request.compiled is None or request.matcher is None or request.wrappers:
+        return None
+    return request.compiled.result().backend

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS
 from structspec.engine.batch import DraftSource
-from structspec.grammars.base import Matcher
+from structspec.grammars.base import BatchMatching, Matcher
 from structspec.request import Request
+
+_WORTH_A_CALL = 3  # tokens: fewer are asked about as quickly one by one
 
 
 @dataclass(slots=True)
@@ -24,6 +27,7 @@ class Walk:
     num_slots: int
     max_num_guessed: int
     stop_token_ids: Collection[int]
+    matching: BatchMatching | None = None  # what may move the matcher by many tokens at once
     token_ids: list[int] = field(default_factory=list)
     is_forced: list[bool] = field(default_factory=list)
     spelled: list[int] = field(default_factory=list)  # places of tokens that spell forced text
@@ -52,14 +56,30 @@ class Walk:
         self, token_ids: Sequence[int], *, is_forced: bool = False, is_spelled: bool = False
     ) -> int:
         """Draft these up to the end or the first that the matcher refuses; says how many."""
-        for count, token_id in enumerate(token_ids):
-            if self.num_free == 0 or not (self.matcher is None or self.matcher.accept(token_id)):
-                return count
-            if is_spelled:
-                self.spelled.append(len(self.token_ids))
-            self.token_ids.append(token_id)
-            self.is_forced.append(is_forced)
-        return len(token_ids)
+        wanted = self._up_to_end(token_ids)
+        num_taken = self._move(wanted)
+        if is_spelled:
+            self.spelled += range(len(self.token_ids), len(self.token_ids) + num_taken)
+        self.token_ids += wanted[:num_taken]
+        self.is_forced += [is_forced] * num_taken
+        return num_taken
+
+    def _up_to_end(self, token_ids: Sequence[int]) -> Sequence[int]:
+        """Those that there is room for, and none behind a stop token."""
+        some = token_ids[: max(0, self.num_free)]
+        ends = (place for place, token_id in enumerate(some, 1) if token_id in self.stop_token_ids)
+        return some[: next(ends, len(some))]
+
+    def _move(self, token_ids: Sequence[int]) -> int:
+        """Move the matcher by these tokens up to the first that it refuses; says how many."""
+        if self.matcher is None:
+            return len(token_ids)
+        if self.matching is None or len(token_ids) < _WORTH_A_CALL:
+            return sum(1 for _ in takewhile(self.matcher.accept, token_ids))
+        (taken,) = self.matching.take_unseen([(self.matcher, token_ids)])
+        if isinstance(taken, Exception):
+            raise taken
+        return taken
 
     def note(self, token_ids: Sequence[int]) -> int:
         """Draft what is forced and the matcher has accepted already; says how many."""
