@@ -8,7 +8,7 @@ from typing import Any
 
 from structspec.call_reader import CallReader
 from structspec.constraint import Tools
-from structspec.errors import GrammarError, StructspecError
+from structspec.errors import GrammarError, StructspecError, Truncated
 from structspec.grammars.tools import tools_of
 from structspec.options import resolve_options
 from structspec.server.bodies import ChatBody, Json, SamplingFields
@@ -34,6 +34,19 @@ class Job:
     def reader(self) -> CallReader | None:
         """What reads calls out of a choice's text; None where there can be none."""
         return None if self.tools is None else CallReader(self.tools)
+
+    def failure(self, result: object) -> ApiError | None:
+        """What a client is told of a choice that failed; one that was cut short has not."""
+        if isinstance(result, Exception) and not isinstance(result, Truncated):
+            return self.explain(result)
+        return None
+
+    def check(self, result: object) -> None:
+        """Raise what a client is told of a choice that failed."""
+        error = self.failure(result)
+        if error is not None:
+            assert isinstance(result, Exception)
+            raise error from result
 
     def explain(self, error: Exception) -> ApiError:
         """What a client is told of an error that a choice ended with."""

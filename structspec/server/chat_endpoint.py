@@ -32,8 +32,7 @@ async def complete_chat(service: Service, job: Job, head: Head) -> dict[str, Any
     """The whole answer; raises ApiError if a choice failed."""
     outcomes = await run_all(service, job.prepared)
     for outcome in outcomes:
-        if isinstance(outcome.result, Exception) and not isinstance(outcome.result, Truncated):
-            raise job.explain(outcome.result) from outcome.result
+        job.check(outcome.result)
     choices = [_choice(service, job, index, outcome) for index, outcome in enumerate(outcomes)]
     usage = usage_of([outcome.request for outcome in outcomes])
     return {**head.fields("chat.completion"), "choices": choices, "usage": usage}
@@ -105,11 +104,8 @@ class ChoiceReader:
 
 def check_first(service: Service, job: Job, piece: Piece) -> None:
     """Raise what ended a request before it wrote anything: an answer of its own, not an event."""
-    if not piece.is_finished:
-        return
-    result = result_of(service, job.prepared[piece.index])
-    if isinstance(result, Exception) and not isinstance(result, Truncated):
-        raise job.explain(result) from result
+    if piece.is_finished:
+        job.check(result_of(service, job.prepared[piece.index]))
 
 
 async def stream_chat(
@@ -130,9 +126,8 @@ async def stream_chat(
             yield chunks.delta(piece.index, delta, logprobs)
         if not piece.is_finished:
             continue
-        result = result_of(service, prepared)
-        if isinstance(result, Exception) and not isinstance(result, Truncated):
-            yield error_event(job.explain(result))
+        if (error := job.failure(result_of(service, prepared))) is not None:
+            yield error_event(error)
             return
         reason = finish_reason(prepared.request, has_calls=reader.has_calls)
         yield chunks.end(piece.index, reason)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from structspec.call_run import result_of
-from structspec.errors import Truncated
 from structspec.request import Request
 from structspec.server.bodies import CompletionBody
 from structspec.server.chat import Job, check_model, prepare_choices
@@ -62,8 +61,7 @@ async def complete_text(service: Service, job: Job, head: Head) -> dict[str, Any
     """The whole answer; raises ApiError if a choice failed."""
     outcomes = await run_all(service, job.prepared)
     for outcome in outcomes:
-        if isinstance(outcome.result, Exception) and not isinstance(outcome.result, Truncated):
-            raise job.explain(outcome.result) from outcome.result
+        job.check(outcome.result)
     choices = [
         _choice(
             index,
@@ -108,9 +106,8 @@ async def stream_text(
         if not piece.is_finished:
             continue
         prepared = job.prepared[piece.index]
-        result = result_of(service, prepared)
-        if isinstance(result, Exception) and not isinstance(result, Truncated):
-            yield error_event(job.explain(result))
+        if (error := job.failure(result_of(service, prepared))) is not None:
+            yield error_event(error)
             return
         reason = finish_reason(prepared.request, has_calls=False)
         logprobs = _logprobs(service, prepared.request)  # of the whole, with the last piece

@@ -7,7 +7,6 @@ from typing import Any
 
 from structspec.call_reader import AnswerText, CallReader, Event
 from structspec.call_run import result_of
-from structspec.errors import Truncated
 from structspec.request import Request
 from structspec.server.chat_endpoint import check_first, make_spelled, written_text
 from structspec.server.logprobs_body import LogprobsReader
@@ -23,8 +22,7 @@ async def respond(
 ) -> dict[str, Any]:
     """The whole response; raises ApiError if it failed."""
     (outcome,) = await run_all(service, job.job.prepared)
-    if isinstance(outcome.result, Exception) and not isinstance(outcome.result, Truncated):
-        raise job.job.explain(outcome.result) from outcome.result
+    job.job.check(outcome.result)
     response = ResponseBody(model, job.body)
     reasoning = outcome.request.reasoning
     if reasoning is not None and reasoning.has_begun:
@@ -58,9 +56,7 @@ async def stream_response(
         text = piece.text if spelled is None else spelled.take(is_last=is_last)
         for told in response.add(_events(reader, text, is_last=is_last)):
             yield told
-    result = result_of(service, prepared)
-    if isinstance(result, Exception) and not isinstance(result, Truncated):
-        error = job.job.explain(result)
+    if (error := job.job.failure(result_of(service, prepared))) is not None:
         for told in response.fail(error.code, error.message):
             yield told
         return

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structspec.options import GenerateOptions
 from structspec.server.bodies import SamplingFields
-from structspec.server.errors import refuse
 
 _PASSED_ON = (
     *("temperature", "top_p", "top_k", "min_p", "seed", "stop", "max_tokens", "ignore_eos"),
@@ -28,13 +26,11 @@ _WITHOUT_EFFECT: dict[str, Any] = {  # what clients send to say that a field is 
 
 
 def read_sampling(body: SamplingFields) -> dict[str, Any]:
-    """The options that are given; raises ApiError for one that cannot be honoured."""
+    """The options that are given; what is wrong with their values is for `generate` to say."""
     options: dict[str, Any] = {}
     for name in _PASSED_ON:
         value = getattr(body, name)
         if value is None or value in _WITHOUT_EFFECT.get(name, ()):
             continue
-        if name not in GenerateOptions.__optional_keys__:
-            raise refuse(f"{name} is not supported", name, "unsupported_parameter")
         options[name] = value
     return options
