@@ -74,7 +74,10 @@ def build_engine(
     block_manager = BlockManager(
         parts.num_blocks, config.block_size, keeps_prefixes=config.enable_prefix_caching
     )
-    cost = None if config.speculative.num_speculative_tokens == 0 else _measure(parts.runner)
+    speculative = config.speculative
+    is_told = speculative.num_speculative_tokens_per_batch_size is not None
+    is_measured = speculative.num_speculative_tokens > 0 and not is_told
+    cost = _measure(parts.runner) if is_measured else None
     engine = Engine(
         Scheduler(
             config,
@@ -96,7 +99,7 @@ def build_engine(
         runs_ahead=is_cuda and config.async_scheduling,
         pace=Pace(
             is_optimistic=is_cuda and config.optimistic_sampling,
-            is_told=config.speculative.num_speculative_tokens_per_batch_size is not None,
+            is_told=is_told,
             fastest=None if cost is None else lambda num_rows: float(cost.seconds(num_rows)),
         ),
     )
