@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from structspec.engine.loop import News
 from structspec.errors import InvalidRequest
 from structspec.options import Task
 from structspec.prompts import Prompt
 from structspec.results import OnResult, Result
-from structspec.service import Prepared, Service
+from structspec.runner import Runner, Told
 
 
 class CallRun:
@@ -24,8 +23,8 @@ class CallRun:
 
     def __init__(
         self,
-        service: Service,
-        prepared: Iterable[Prepared | Exception],
+        service: Runner,
+        prepared: Iterable[Any],
         tell: Callable[[int], None],
         *,
         on_result: OnResult | None = None,
@@ -38,7 +37,7 @@ class CallRun:
         self._on_result = on_result
         self._max_in_flight = max_in_flight
         self._raises = raises
-        self._running: dict[int, Prepared] = {}
+        self._running: dict[int, Any] = {}
         self._num_begun = 0
         self._results: dict[int, Result] = {}
 
@@ -91,7 +90,7 @@ class CallRun:
             else:
                 self._start(index, prepared)
 
-    def _start(self, index: int, prepared: Prepared) -> None:
+    def _start(self, index: int, prepared: Any) -> None:
         self._running[index] = prepared
         self._service.start(prepared, _when_finished(self._tell, index))
 
@@ -107,9 +106,7 @@ class CallRun:
             self._service.cancel(prepared)
 
 
-def prepare_rows(
-    service: Service, prompts: Iterable[Prompt], task: Task
-) -> Iterator[Prepared | Exception]:
+def prepare_rows(service: Runner, prompts: Iterable[Prompt], task: Task) -> Iterator[Any]:
     """Each prompt's request, or what is wrong with the prompt, once it is asked for."""
     for prompt in prompts:
         try:
@@ -118,7 +115,7 @@ def prepare_rows(
             yield error
 
 
-def result_of(service: Service, prepared: Prepared) -> Result:
+def result_of(service: Runner, prepared: Any) -> Result:
     """The Generation of a finished request, or the error it ended with.
 
     Also any error that a caller's own validator raises: it must not cost the other results.
@@ -129,11 +126,11 @@ def result_of(service: Service, prepared: Prepared) -> Result:
         return error
 
 
-def _when_finished(tell: Callable[[int], None], index: int) -> Callable[[News], None]:
+def _when_finished(tell: Callable[[int], None], index: int) -> Callable[[Told], None]:
     """A listener that passes on `index` with the last news."""
 
-    def listen(news: News) -> None:
-        if news.finished is not None:
+    def listen(news: Told) -> None:
+        if news.is_last:
             tell(index)
 
     return listen

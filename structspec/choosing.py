@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from structspec.errors import InvalidRequest
 from structspec.generation import Generation
-from structspec.options import GenerateOptions, resolve_options
-from structspec.prompts import Prompt
+from structspec.options import GenerateOptions
 from structspec.request import NO_USAGE, Usage
-from structspec.service import Prepared, Service
 
 # the likeliest stop token ends each, and no default of the model's has a say
-_AS_IT_IS: GenerateOptions = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+SCORING: GenerateOptions = {
+    **{"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    **{"logprobs": 0, "reasoning": False},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,8 @@ class Chosen:
     usage: Usage
 
 
-def prepare_choices(
-    service: Service, prompt: Prompt, choices: Sequence[str]
-) -> tuple[list[Prepared], list[int]]:
-    """A request for each choice, and how many tokens it is scored by, the stop token included.
-
-    The prompt is computed once, and a choice takes few steps: all its tokens are known.
-    """
+def check_choices(choices: Sequence[str]) -> None:
+    """Raise InvalidRequest unless these are different strings, at least one."""
     if isinstance(choices, str) or not isinstance(choices, Sequence) or not choices:
         raise InvalidRequest(f"choices must be a list of at least one string, not {choices!r}")
     for index, choice in enumerate(choices):
@@ -47,9 +43,6 @@ def prepare_choices(
             raise InvalidRequest(f"choices[{index}] must be a string, not {choice!r}")
         if choice in choices[:index]:
             raise InvalidRequest(f"choices[{index}] is there twice: {choice!r}")
-    task = resolve_options({**_AS_IT_IS, "logprobs": 0, "reasoning": False})
-    prepared = service.prepare_texts(prompt, choices, task)
-    return prepared, [len(service.tokenizer.encode(choice)) + 1 for choice in choices]
 
 
 def choose_among(
@@ -60,8 +53,14 @@ def choose_among(
     for choice, one, number in zip(choices, written, num_tokens, strict=True):
         assert one.logprobs is not None
         logprobs[choice] = math.fsum(token.logprob for token in one.logprobs[-number:])
+    return compare(logprobs, sum((one.usage for one in written), NO_USAGE))
+
+
+def compare(logprobs: Mapping[str, float], usage: Usage) -> Chosen:
+    """What is chosen, by the logprobs of all choices in their order."""
+    choices = list(logprobs)
     best = max(choices, key=lambda choice: logprobs[choice])
     weights = {choice: math.exp(logprobs[choice] - logprobs[best]) for choice in choices}
     total = math.fsum(weights.values())
     probs = {choice: weight / total for choice, weight in weights.items()}
-    return Chosen(best, probs, logprobs, sum((one.usage for one in written), NO_USAGE))
+    return Chosen(best, probs, dict(logprobs), usage)

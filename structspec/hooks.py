@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from structspec.errors import InvalidRequest
 from structspec.grammars.base import CompiledGrammar, Report
-from structspec.request import Request, Usage
+from structspec.request import Usage
 from structspec.results import Result
 
 logger = logging.getLogger("structspec")
@@ -47,6 +47,26 @@ class HookEvent:
 Hook = Callable[[HookEvent], object]
 
 
+class Observed(Protocol):
+    """The attempt that something becomes of; of a server's, `compiled` is its own affair."""
+
+    @property
+    def request_id(self) -> int:
+        """Its number."""
+
+    @property
+    def arrival_time(self) -> float:
+        """When it was handed over, as perf_counter counts."""
+
+    @property
+    def usage(self) -> Usage:
+        """What it has used so far."""
+
+    @property
+    def compiled(self) -> Future[CompiledGrammar] | None:
+        """Its constraint, once that is compiled."""
+
+
 class Hooks:
     """Tells each event to the function that listens for it, if there is one.
 
@@ -68,7 +88,7 @@ class Hooks:
         """Whether somebody listens while a text is written."""
         return not self._hooks.keys().isdisjoint(("first_token", "step"))
 
-    def tell(self, kind: HookName, request: Request, attempt: int, **more: Any) -> None:
+    def tell(self, kind: HookName, request: Observed, attempt: int, **more: Any) -> None:
         """Something happened; costs a look into a dict where nobody listens."""
         hook = self._hooks.get(kind)
         if hook is None:
@@ -79,7 +99,7 @@ class Hooks:
         except Exception:  # a hook's own fault must not cost a request its result
             logger.exception("the hook %r failed", kind)
 
-    def tell_start(self, request: Request, attempt: int) -> None:
+    def tell_start(self, request: Observed, attempt: int) -> None:
         """An attempt was handed to the engine; also once its constraint is compiled."""
         self.tell("request", request, attempt)
         if request.compiled is None or "compiled" not in self._hooks:
@@ -91,7 +111,7 @@ class Hooks:
 
         request.compiled.add_done_callback(tell_compiled)
 
-    def teller(self, request: Request, attempt: int) -> Callable[[str], None]:
+    def teller(self, request: Observed, attempt: int) -> Callable[[str], None]:
         """What is to be called with each piece of an attempt's text."""
         has_begun = False
 

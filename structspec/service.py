@@ -7,11 +7,13 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from structspec.choosing import SCORING, check_choices, choose_among
 from structspec.compiler import GrammarCompiler
 from structspec.config import EngineConfig
 from structspec.engine.build import build_engine
@@ -25,13 +27,15 @@ from structspec.limits import Limiter
 from structspec.metrics import Metrics
 from structspec.models import load_model
 from structspec.models.loading import DType, choose_device, choose_dtype
-from structspec.options import Task
+from structspec.options import GenerateOptions, Task, resolve_options
 from structspec.policy import resample, sibling, unless_unsupported
 from structspec.prompting import Message, feedback_on, show_schema
 from structspec.prompts import Messages, Prompt, to_messages
 from structspec.reasoning_plan import Reasoner
 from structspec.request import NO_USAGE, Request, SamplingParams, Usage
+from structspec.runner import Scoring
 from structspec.token_sequence import TokenSequence
+from structspec.tool_conversation import ToolConversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +138,40 @@ class Service:
         request = self._request(self._encode(prompt, task), task, compiled)
         return Prepared(request, task, prompt=prompt)
 
-    def prepare_texts(
-        self, prompt: Prompt | ChatPrompt | TokenPrompt, texts: Sequence[str], task: Task
-    ) -> list[Prepared]:
-        """Requests that can each write one text only, in the tokens that encoding it gives.
+    @property
+    def chat_template(self) -> str | None:
+        """The model's own, in Jinja."""
+        return self.tokenizer.chat_template
 
-        The prompt is tokenised and computed once.
+    def resolve(self, options: GenerateOptions) -> Task:
+        """Check a call's options; raises InvalidRequest and GrammarError."""
+        return resolve_options(options)
+
+    def prepare_turn(self, conversation: ToolConversation) -> Prepared:
+        """A request for what comes next in a conversation with tools."""
+        return self.prepare(ChatPrompt(*conversation.prompt), conversation.task)
+
+    def prepare_choices(
+        self, prompt: Prompt | ChatPrompt | TokenPrompt, choices: Sequence[str]
+    ) -> Scoring:
+        """A request for each choice that can write that text only, as encoding it gives its tokens.
+
+        The prompt is tokenised and computed once, and a choice takes few steps: all its tokens are
+        known.
         """
+        check_choices(choices)
+        task = resolve_options(SCORING)
         token_ids = self._encode(prompt, task)
         prepared: list[Prepared] = []
-        for text in texts:
+        for choice in choices:
             compiled: Future[CompiledGrammar] = Future()
-            compiled.set_result(TokenSequence(self.tokenizer.encode(text), self.vocabulary))
+            compiled.set_result(TokenSequence(self.tokenizer.encode(choice), self.vocabulary))
             request = self._request(token_ids, task, compiled)
             request.leader = prepared[0].request if prepared else None
             prepared.append(Prepared(request, task))
-        return prepared
+        # the stop token included
+        num_tokens = [len(self.tokenizer.encode(choice)) + 1 for choice in choices]
+        return Scoring(prepared, partial(choose_among, choices, num_tokens=num_tokens))
 
     def _request(
         self,
@@ -267,6 +289,10 @@ class Service:
             other.reasoning and other.reasoning.fresh(),
             prediction_token_ids=other.prediction_token_ids,
         )
+
+    def usage_of(self, prepared: Prepared) -> Usage:
+        """What a request and the attempts before it have used so far."""
+        return prepared.spent + prepared.request.usage
 
     def metrics(self) -> Metrics:
         """What the engine has done so far; closed ones still tell."""

@@ -6,14 +6,13 @@ import queue
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, Unpack, overload
 
-from structspec.engine.loop import News
 from structspec.errors import GenerationError
 from structspec.generation import Generation
-from structspec.options import GenerateOptions, OtherOptions, resolve_options
+from structspec.options import GenerateOptions, OtherOptions
 from structspec.partial_values import PartialItems, PartialValues
 from structspec.prompts import Prompt
 from structspec.results import texts_of
-from structspec.service import Prepared, Service
+from structspec.runner import Runner, Told
 
 T = TypeVar("T")
 
@@ -21,7 +20,7 @@ T = TypeVar("T")
 class Streams:
     """What of LLM gives more than one thing for a prompt."""
 
-    _service: Service
+    _service: Runner
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Iterator[str]:
         """The text of one prompt in pieces, as they become certain; whole characters only.
@@ -77,27 +76,27 @@ class Streams:
         take: Callable[[str | Generation], Iterable[T]],
     ) -> Iterator[T]:
         """What `take` makes of each piece of the text, and of the Generation; starts at once."""
-        prepared = self._service.prepare(prompt, resolve_options(options))
-        news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        prepared = self._service.prepare(prompt, self._service.resolve(options))
+        news: queue.SimpleQueue[Told] = queue.SimpleQueue()
         self._service.start(prepared, news.put, is_streamed=True)
         return self._read(prepared, news, take)
 
     def _read(
         self,
-        prepared: Prepared,
-        news: queue.SimpleQueue[News],
+        prepared: Any,
+        news: queue.SimpleQueue[Told],
         take: Callable[[str | Generation], Iterable[T]],
     ) -> Iterator[T]:
         is_finished = False
         try:
             while not is_finished:
                 item = news.get()
-                is_finished = item.finished is not None
+                is_finished = item.is_last
                 if item.text:
                     yield from take(item.text)
             yield from take(self._service.finish(prepared))
         except GenerationError as error:
-            error.usage = error.usage or prepared.request.usage
+            error.usage = error.usage or self._service.usage_of(prepared)
             raise
         finally:
             if not is_finished:

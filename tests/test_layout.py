@@ -15,8 +15,8 @@ LINKED = ("grammars", "kernels", "integrations")
 ENTRANCES = {
     f"structspec.{name}"
     for name in (
-        *("llm", "async_llm", "streams", "async_streams", "call_run", "choosing", "service"),
-        *("cli", "demo", "bench", "server", "client", "__main__"),
+        *("llm", "async_llm", "service"),
+        *("cli", "demo", "bench", "server", "client", "chat", "__main__"),
     )
 }
 ENGINE = {"structspec.engine", "structspec.drafters", "structspec.models"}

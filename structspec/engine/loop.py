@@ -29,6 +29,11 @@ class News:
     finished: Request | None
     reasoning: str = ""
 
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing follows."""
+        return self.finished is not None
+
 
 Listener = Callable[[News], None]
 
