@@ -41,6 +41,7 @@ from structspec.reasoning import Reasoning
 from structspec.request import SamplingParams, Usage
 from structspec.speculation import Speculation
 from structspec.speculative_config import SpeculativeConfig
+from structspec.token_detail import TokenDetail
 from structspec.token_logprob import TokenLogprob
 from structspec.vocabulary import Vocabulary
 
@@ -110,6 +111,7 @@ __all__ = [
     "SpeculativeConfig",
     "StructspecError",
     "StructuralTag",
+    "TokenDetail",
     "TokenLogprob",
     "ToolCall",
     "ToolRun",

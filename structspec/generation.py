@@ -15,6 +15,7 @@ from structspec.errors import GenerationError, Truncated
 from structspec.grammars.base import CompiledGrammar, Report
 from structspec.options import Task
 from structspec.request import NO_USAGE, FinishReason, Request, RequestStats, Usage
+from structspec.token_detail import TokenDetail
 from structspec.token_logprob import TokenLogprob
 from structspec.vocabulary import Vocabulary
 
@@ -26,9 +27,9 @@ class Generation:
     `token_ids` holds the written tokens, the stop token and those of reasoning included; `text` is
     the answer alone, `reasoning` what the model wrote before it, None where it did not. `report`
     says what of the constraint the mask enforced; None without one. `usage` counts all attempts,
-    `stats` are those of the last, which gave the value. `logprobs` has an entry for each of
-    `token_ids` and `prompt_logprobs` one for each token of the prompt but the first, where they
-    were asked for.
+    `stats` are those of the last, which gave the value. `logprobs` and `token_details` have an
+    entry for each of `token_ids` and `prompt_logprobs` one for each token of the prompt but the
+    first, where they were asked for.
     """
 
     value: Any
@@ -42,6 +43,7 @@ class Generation:
     reasoning: str | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None
     prompt_logprobs: tuple[TokenLogprob, ...] | None = None
+    token_details: tuple[TokenDetail, ...] | None = None
 
 
 def to_generation(
@@ -85,6 +87,9 @@ def _to_generation(
         logprobs=tuple(request.logprobs) if request.params.logprobs is not None else None,
         prompt_logprobs=(
             tuple(request.prompt_logprobs) if request.params.prompt_logprobs is not None else None
+        ),
+        token_details=(
+            tuple(request.token_details) if request.params.token_details is not None else None
         ),
     )
 

@@ -55,6 +55,7 @@ class OtherOptions(TypedDict, total=False):
     logprobs: int
     logprobs_mode: LogprobsMode
     prompt_logprobs: int
+    token_details: int
     seed: int
     max_tokens: int
     stop: str | Sequence[str]
@@ -92,7 +93,7 @@ SAMPLING_KINDS: dict[str, tuple[type, ...]] = {
     "repetition_penalty": (int, float),
     "logit_bias": (Mapping,),
     **dict.fromkeys(("top_k", "seed", "max_tokens", "min_tokens"), (int,)),
-    **dict.fromkeys(("logprobs", "prompt_logprobs"), (int,)),
+    **dict.fromkeys(("logprobs", "prompt_logprobs", "token_details"), (int,)),
     "logprobs_mode": (str,),
     "ignore_eos": (bool,),
     "speculative": (bool, Speculation, Mapping),

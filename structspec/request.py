@@ -16,6 +16,7 @@ from structspec.errors import InvalidRequest, StructspecError
 from structspec.metrics import at_least
 from structspec.output_text import OutputText
 from structspec.speculation import Speculation
+from structspec.token_detail import TokenDetail
 from structspec.token_logprob import TokenLogprob
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class SamplingParams:
     `logprobs` is how many alternatives are told beside each token's own, None is off. They are of
     the model's own distribution ("raw"), or of the one that is drawn from ("processed": biased,
     masked, filtered; at temperature 0 as at 1). `prompt_logprobs` is the same of the prompt, raw.
+    `token_details` tells of each token where it came from, and so many allowed alternatives.
     """
 
     temperature: float = 0.0
@@ -64,6 +66,7 @@ class SamplingParams:
     logprobs: int | None = None
     logprobs_mode: LogprobsMode = "raw"
     prompt_logprobs: int | None = None
+    token_details: int | None = None
     seed: int | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -91,6 +94,7 @@ class SamplingParams:
             ("logprobs", _is_count(self.logprobs), f"between 0 and {MAX_LOGPROBS}"),
             ("logprobs_mode", self.logprobs_mode in get_args(LogprobsMode), "'raw' or 'processed'"),
             ("prompt_logprobs", _is_count(self.prompt_logprobs), f"between 0 and {MAX_LOGPROBS}"),
+            ("token_details", _is_count(self.token_details), f"between 0 and {MAX_LOGPROBS}"),
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
             ("stop", all(self.stop), "made of non-empty strings"),
             ("stop", all(map(_is_text, self.stop)), "made of whole characters"),
@@ -129,7 +133,12 @@ class SamplingParams:
     @property
     def is_masked_first(self) -> bool:
         """Whether its grammar cannot be asked after the draw: what a mask leaves is to be known."""
-        return self.is_filtered or self.logprobs is not None
+        return self.is_filtered or self.tells_logprobs
+
+    @property
+    def tells_logprobs(self) -> bool:
+        """Whether the rows that its tokens are drawn from are asked for."""
+        return self.logprobs is not None or self.token_details is not None
 
     @property
     def is_filtered(self) -> bool:
@@ -260,6 +269,7 @@ class Request:
     token_table: TokenTable | None = None  # what bias and penalties hang on, once it is needed
     logprobs: list[TokenLogprob] = field(default_factory=list)  # of its output, if asked for
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # of its second token on
+    token_details: list[TokenDetail] = field(default_factory=list)  # of its output, if asked for
     is_penalized: bool = field(init=False)
     seed: int = field(init=False)
     num_prompt_tokens: int = field(init=False)

@@ -20,7 +20,7 @@ __all__ = ["fake"]
 def test_they_are_passed_on_as_python_says_them(fake: type[FakeLLM]) -> None:
     given = ["--logit-bias", "42=-5", "--logit-bias", "7=1.5", "--presence-penalty", "0.5"]
     given += ["--frequency-penalty", "-0.5", "--repetition-penalty", "1.1", "--logprobs", "3"]
-    given += ["--logprobs-mode", "processed", "--prompt-logprobs", "0"]
+    given += ["--logprobs-mode", "processed", "--prompt-logprobs", "0", "--token-details", "5"]
     assert main(["generate", "--prompt", "Hi", *given]) == 0
     assert fake.asked == {
         "model": "smollm2-135m",
@@ -32,6 +32,7 @@ def test_they_are_passed_on_as_python_says_them(fake: type[FakeLLM]) -> None:
         "logprobs": 3,
         "logprobs_mode": "processed",
         "prompt_logprobs": 0,
+        "token_details": 5,
     }
 
 

@@ -70,3 +70,16 @@ def test_penalties_keep_a_model_from_saying_the_same_for_ever(llm: LLM) -> None:
     usual = llm.generate_raw(prompt, **asked).token_ids
     held = llm.generate_raw(prompt, presence_penalty=2.0, frequency_penalty=2.0, **asked).token_ids
     assert len(set(held)) > len(set(usual))
+
+
+def test_details_say_what_the_grammar_wrote_and_what_it_changed(llm: LLM) -> None:
+    asked = {"schema": CITY, "temperature": 0.0, "token_details": 3}
+    told, plain = llm.generate_raw(PROMPT, **asked), llm.generate_raw(PROMPT, schema=CITY)
+    assert told.text == plain.text and plain.token_details is None
+    assert told.token_details is not None
+    assert [one.token_id for one in told.token_details] == list(told.token_ids)
+    origins = [one.origin for one in told.token_details]
+    assert origins.count("forced") == told.stats.accepted_by_source["forced"] >= 3
+    for one in told.token_details:
+        assert one.logprob <= one.masked_logprob + 1e-4  # a mask takes others away
+        assert (one.drafter is not None) is (one.origin == "drafted")

@@ -63,6 +63,8 @@ class Person(BaseModel):
         ({"logprobs": True}, "logprobs must be int"),
         ({"logprobs": 21}, "logprobs must be between 0 and 20, not 21"),
         ({"prompt_logprobs": -1}, "prompt_logprobs must be between 0 and 20, not -1"),
+        ({"token_details": 21}, "token_details must be between 0 and 20, not 21"),
+        ({"token_details": True}, "token_details must be int"),
         ({"logprobs": 1, "logprobs_mode": "pre"}, "logprobs_mode must be one of raw, processed"),
         ({"logprobs_mode": "raw"}, "logprobs_mode= goes with logprobs="),
     ],

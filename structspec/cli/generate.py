@@ -23,7 +23,7 @@ PASSED_ON = (
     *("schema_in_prompt", "temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop"),
     *("min_tokens", "bad_words", "allowed_token_ids", "stop_token_ids"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("logprobs", "logprobs_mode", "prompt_logprobs", "retry_feedback"),
+    *("logprobs", "logprobs_mode", "prompt_logprobs", "token_details", "retry_feedback"),
     *("speculative", "max_reasoning_tokens"),
 )
 
@@ -117,11 +117,12 @@ def as_json(generation: Generation, *, is_json: bool) -> str:
 
 
 def _logprobs_as_json(generation: Generation) -> dict[str, Any]:
-    told = {"logprobs": generation.logprobs, "prompt_logprobs": generation.prompt_logprobs}
+    names = ("logprobs", "prompt_logprobs", "token_details")
+    told = {name: getattr(generation, name) for name in names}
     return {
-        name: [dataclasses.asdict(one) for one in logprobs]
-        for name, logprobs in told.items()
-        if logprobs is not None
+        name: [dataclasses.asdict(one) for one in entries]
+        for name, entries in told.items()
+        if entries is not None
     }
 
 

@@ -35,6 +35,13 @@ def add_logits(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--prompt-logprobs", type=int, metavar="N", help="tell the same of the prompt's tokens"
     )
+    group.add_argument(
+        "--token-details",
+        type=int,
+        metavar="N",
+        help="tell of each token where it came from, and N alternatives of those allowed"
+        " (with --raw)",
+    )
 
 
 def read_logit_bias(options: argparse.Namespace) -> dict[int | str, float] | None:

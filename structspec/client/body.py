@@ -35,7 +35,7 @@ _CALLED: dict[ServerKind, dict[str, str]] = {
     "openai": {"max_tokens": "max_completion_tokens"},
 }
 _HINTS = {"speculative", "speculation"}  # change how fast an answer comes, not which it is
-_HERE_ONLY = ("backend", "logprobs", "logprobs_mode", "prompt_logprobs")
+_HERE_ONLY = ("backend", "logprobs", "logprobs_mode", "prompt_logprobs", "token_details")
 
 
 def refuse_local(options: GenerateOptions) -> None:

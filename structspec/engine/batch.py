@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 TokenLogprobs = Mapping[int, Sequence[TokenLogprob]]
+TokenLogprobPairs = Mapping[int, Sequence[tuple[TokenLogprob, TokenLogprob]]]
 
 
 class Drafting(enum.IntEnum):
@@ -188,6 +189,7 @@ class SamplerOutput:
     diverged: frozenset[int] = frozenset()  # indices of scheduled requests
     logprobs: TokenLogprobs = field(default_factory=dict)  # of new tokens, by the same indices
     prompt_logprobs: TokenLogprobs = field(default_factory=dict)  # of known ones that follow rows
+    raw_and_processed: TokenLogprobPairs = field(default_factory=dict)  # of new ones, both
     dead_ends: frozenset[int] = frozenset()  # those whose text has no way on behind these tokens
 
 

@@ -329,7 +329,7 @@ class _Constants:
         params = [request.params for request in requests]
         self.has_filters = any(p.is_filtered for p in params)
         self.has_edits = any(p.edits_logits for p in params)
-        self.has_logprobs = any(p.logprobs is not None for p in params)
+        self.has_logprobs = any(p.tells_logprobs for p in params)
         self.constrained = [index for index, request in enumerate(requests) if request.is_judged]
         self._columns = {
             "seeds": np.array([request.seed for request in requests], np.int64),

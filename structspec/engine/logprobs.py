@@ -10,8 +10,10 @@ says.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,6 +28,9 @@ from structspec.token_logprob import TokenLogprob
 
 _RAW = SamplingParams()
 
+# what is told: `logprobs`, both kinds for `token_details`, `prompt_logprobs`
+Kind = Literal["asked", "raw", "processed", "prompt"]
+
 
 @dataclass(frozen=True, slots=True)
 class _Share:
@@ -34,7 +39,7 @@ class _Share:
     index: int  # of the scheduled request
     num_rows: int
     num_top: int
-    is_prompt: bool = False
+    kind: Kind
 
 
 @dataclass(slots=True)
@@ -59,20 +64,26 @@ class LogprobRows:
     def add_drawn(
         self, index: int, owner: int, first_row: int, num_rows: int, params: SamplingParams
     ) -> None:
-        """The rows that a request's new tokens are drawn from."""
-        assert params.logprobs is not None
-        self.shares.append(_Share(index, num_rows, params.logprobs))
-        self.rows += range(first_row, first_row + num_rows)
-        self.owners += [owner] * num_rows
-        self.offsets += range(num_rows)
-        self.known += [-1] * num_rows
-        self.params += [params if params.logprobs_mode == "processed" else None] * num_rows
+        """The rows that a request's new tokens are drawn from, as often as they are asked for."""
+        of_mode: dict[str, SamplingParams | None] = {"raw": None, "processed": params}
+        wanted: list[tuple[Kind, int, SamplingParams | None]] = []
+        if params.logprobs is not None:
+            wanted.append(("asked", params.logprobs, of_mode[params.logprobs_mode]))
+        if params.token_details is not None:
+            wanted += [("raw", 0, None), ("processed", params.token_details, params)]
+        for kind, num_top, mode in wanted:
+            self.shares.append(_Share(index, num_rows, num_top, kind))
+            self.rows += range(first_row, first_row + num_rows)
+            self.owners += [owner] * num_rows
+            self.offsets += range(num_rows)
+            self.known += [-1] * num_rows
+            self.params += [mode] * num_rows
 
     def add_prompt(self, index: int, first_row: int, scheduled: ScheduledRequest) -> None:
         """The rows behind tokens of a prompt, about those that follow them."""
         request, num_rows = scheduled.request, scheduled.num_prompt_rows
         assert request.params.prompt_logprobs is not None
-        self.shares.append(_Share(index, num_rows, request.params.prompt_logprobs, is_prompt=True))
+        self.shares.append(_Share(index, num_rows, request.params.prompt_logprobs, "prompt"))
         self.rows += range(first_row, first_row + num_rows)
         self.owners += [0] * num_rows
         self.offsets += [0] * num_rows
@@ -89,7 +100,7 @@ def find_logprob_rows(batch: Batch, draft: Draft) -> LogprobRows | None:
         if not scheduled.is_sampled:
             continue
         num_rows, params = 1 + len(guesses), scheduled.request.params
-        if params.logprobs is not None:
+        if params.tells_logprobs:
             found.add_drawn(index, owner, row, num_rows, params)
         row += num_rows
         owner += 1
@@ -172,19 +183,27 @@ class DeviceLogprobs:
 
     def added_to(self, output: SamplerOutput) -> SamplerOutput:
         """A step's output with those of its tokens; they must have arrived on the host."""
-        drawn: dict[int, list[TokenLogprob]] = {}
-        prompts: dict[int, list[TokenLogprob]] = {}
+        told: defaultdict[Kind, dict[int, list[TokenLogprob]]] = defaultdict(dict)
         ids, own = self.token_ids[:, 0].tolist(), self.own[:, 0].tolist()
         top_ids, top = self.top_ids.tolist(), self.top.tolist()
         first = 0
         for share in self.shares:
-            num_rows = share.num_rows if share.is_prompt else len(output.token_ids[share.index])
-            (prompts if share.is_prompt else drawn)[share.index] = [
+            is_prompt = share.kind == "prompt"
+            num_rows = share.num_rows if is_prompt else len(output.token_ids[share.index])
+            told[share.kind][share.index] = [
                 TokenLogprob(ids[i], own[i], _best(top_ids[i], top[i], share.num_top))
                 for i in range(first, first + num_rows)
             ]
             first += share.num_rows
-        return replace(output, logprobs=drawn, prompt_logprobs=prompts)
+        pairs = {
+            i: [*zip(raw, told["processed"][i], strict=True)] for i, raw in told["raw"].items()
+        }
+        return replace(
+            output,
+            logprobs=told["asked"],
+            prompt_logprobs=told["prompt"],
+            raw_and_processed=pairs,
+        )
 
 
 def _best(
@@ -201,7 +220,7 @@ def guess_certain(batch: Batch, draft: Draft) -> Draft:
     """
     if not any(draft.num_certain):
         return draft
-    asks = [scheduled.request.params.logprobs is not None for scheduled in batch.requests]
+    asks = [scheduled.request.params.tells_logprobs for scheduled in batch.requests]
     places = [i for i, n in enumerate(draft.num_certain) if n and asks[i]]
     if not places:
         return draft

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from structspec.engine.batch import DraftSource
+from structspec.engine.batch import DraftSource, SamplerOutput
 from structspec.request import FinishReason, Request, RequestStats
+from structspec.token_detail import Origin, TokenDetail
 from structspec.vocabulary import Vocabulary
 
 
@@ -56,6 +57,34 @@ def record_draft(
     _count(stats.draft_lengths, num_drafted)
     _count(stats.accepted_lengths, num_accepted)
     return Verified(num_held, num_tried)
+
+
+def tell_logprobs(
+    request: Request,
+    output: SamplerOutput,
+    index: int,
+    num_new: int,
+    sources: Sequence[DraftSource],
+) -> None:
+    """Add what is told of its `num_new` last tokens, of which guess_certain left none certain."""
+    request.logprobs += output.logprobs.get(index, ())[:num_new]
+    pairs = output.raw_and_processed.get(index, ())[:num_new]
+    if pairs:
+        origins = _origins(sources, output.num_accepted[index])
+        request.token_details += [
+            TokenDetail(raw.token_id, *origin, raw.logprob, processed.logprob, processed.top)
+            for origin, (raw, processed) in zip(origins, pairs, strict=False)
+        ]
+
+
+def _origins(
+    sources: Sequence[DraftSource], num_accepted: int
+) -> Iterator[tuple[Origin, str | None]]:
+    """Where accepted drafts came from and who drafted them, then the token behind them."""
+    drafters = [name for name, num_tokens in sources for _ in range(num_tokens)]
+    for name in drafters[:num_accepted]:
+        yield ("forced", None) if name == "forced" else ("drafted", name)
+    yield "recovered" if len(drafters) > num_accepted else "sampled", None
 
 
 def _count(lengths: list[int], length: int) -> None:

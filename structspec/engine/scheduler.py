@@ -14,7 +14,7 @@ from structspec.engine.block_manager import BlockManager
 from structspec.engine.draft_length import DraftLengths
 from structspec.engine.draft_slots import DraftSlots, Share, count_prompt_rows
 from structspec.engine.memory_pressure import MemoryPressure
-from structspec.engine.progress import append_tokens, record_draft
+from structspec.engine.progress import append_tokens, record_draft, tell_logprobs
 from structspec.errors import Cancelled, EngineError, NothingAllowed, StructspecError
 from structspec.grammars.wrapping import FreeMatcher
 from structspec.metrics_recorder import MetricsRecorder
@@ -230,14 +230,14 @@ class Scheduler:
         num_before = len(request.token_ids)
         reason = append_tokens(request, new, self._vocabulary)
         num_new = len(request.token_ids) - num_before
+        sources = draft.sources_of(index, self._guesser) if drafts else ()
         if drafts:
-            sources = draft.sources_of(index, self._guesser)
             num_standing = min(num_certain + num_accepted, num_new)
             verified = record_draft(stats, sources, num_standing, num_invalid)
             if num_new == len(new):  # else nobody knows of those behind its end
                 self.draft_slots.verified(request, verified)
-        if index in output.logprobs:
-            request.logprobs += output.logprobs[index][:num_new]
+        if request.params.tells_logprobs:
+            tell_logprobs(request, output, index, num_new, sources)
         if scheduled.num_preemptions == stats.num_preemptions:
             request.num_computed_tokens += num_accepted
             # filled for good are all positions but that of the last token

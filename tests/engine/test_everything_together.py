@@ -156,6 +156,7 @@ PARAMS = st.builds(
     logprobs=st.none() | st.sampled_from([0, 2]),
     logprobs_mode=st.just("processed"),
     prompt_logprobs=st.none() | st.just(1),
+    token_details=st.none() | st.just(2),
 )
 ASKS = st.builds(
     Ask,
@@ -265,6 +266,10 @@ def check(alone: Alone, request: Request) -> None:
     if params.logprobs is not None:
         assert [one.token_id for one in request.logprobs] == written
         told = [one.logprob for one in request.logprobs]
+        assert told == pytest.approx(alone.logprobs, abs=1e-3)
+    if params.token_details is not None:
+        assert [one.token_id for one in request.token_details] == written
+        told = [one.masked_logprob for one in request.token_details]
         assert told == pytest.approx(alone.logprobs, abs=1e-3)
     if params.prompt_logprobs is not None and written:
         read = [one.token_id for one in request.prompt_logprobs]
