@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from structspec.chat.fields import refuse
 from structspec.prometheus import CONTENT_TYPE, to_prometheus
 from structspec.server import chat_endpoint, completions, responses_endpoint
 from structspec.server.bodies import (
@@ -29,7 +30,7 @@ from structspec.server.bodies import (
 )
 from structspec.server.chat import prepare_chat
 from structspec.server.chat_body import Head
-from structspec.server.errors import ApiError, refuse, to_api_error
+from structspec.server.errors import ApiError, to_api_error
 from structspec.server.gate import Gate, cancelled_with_client
 from structspec.server.responses import prepare_response
 from structspec.server.settings import ServerSettings

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from structspec.server.errors import of_validation, refuse
+from structspec.chat.fields import refuse
+from structspec.server.errors import of_validation
 
 Json = dict[str, Any]
 
@@ -125,7 +126,7 @@ _CHANGES_ANSWERS = {
 
 
 def read_body(kind: type[_Body], data: bytes) -> _Body:
-    """A request's body; raises ApiError with the field that is wrong."""
+    """A request's body; raises InvalidField with the field that is wrong."""
     try:
         body = kind.model_validate_json(data)
     except ValidationError as error:

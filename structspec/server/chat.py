@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from structspec.call_reader import CallReader
+from structspec.chat.fields import refuse
+from structspec.chat.formats import Wanted
+from structspec.chat.messages import read_messages, text_of
+from structspec.chat.tool_choice import ToolChoice, read_tools
 from structspec.constraint import Tools
 from structspec.errors import GrammarError, StructspecError, Truncated
 from structspec.grammars.tools import tools_of
 from structspec.options import resolve_options
 from structspec.server.bodies import ChatBody, Json, SamplingFields
-from structspec.server.constraints import Wanted, read_constraint
-from structspec.server.errors import ApiError, refuse, to_api_error
-from structspec.server.messages import read_messages, text_of
+from structspec.server.constraints import read_constraint
+from structspec.server.errors import ApiError, to_api_error
 from structspec.server.sampling import read_sampling
 from structspec.server.settings import ServerSettings
-from structspec.server.tools import ToolChoice, read_tools
 from structspec.service import ChatPrompt, Prepared, Service, TokenPrompt
 from structspec.tool_prompt import choose_envelope, has_tools, tell_tools
 
@@ -30,6 +32,11 @@ class Job:
     wanted: Wanted | None
     tools: Tools | None = None
     tells_reasoning: bool = True
+
+    @property
+    def num_choices(self) -> int:
+        """How many outputs are written for it."""
+        return len(self.prepared)
 
     def reader(self) -> CallReader | None:
         """What reads calls out of a choice's text; None where there can be none."""

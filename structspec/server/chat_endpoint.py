@@ -7,6 +7,8 @@ from typing import Any
 
 from structspec.call_reader import CallReader
 from structspec.call_run import result_of
+from structspec.chat.logprobs import LogprobsReader
+from structspec.chat.spelled_text import SpelledText
 from structspec.errors import Truncated
 from structspec.generation import Generation
 from structspec.grammars.envelopes import ENVELOPES
@@ -22,8 +24,7 @@ from structspec.server.chat_body import (
     reasoning_fields,
     usage_of,
 )
-from structspec.server.logprobs_body import LogprobsReader
-from structspec.server.runs import Outcome, Piece, SpelledText, read_all, run_all
+from structspec.server.runs import Outcome, Piece, read_all, run_all
 from structspec.server.sse import DONE, error_event
 from structspec.service import Service
 

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from structspec.call_run import result_of
+from structspec.chat.fields import refuse
+from structspec.chat.logprobs import LogprobsReader
 from structspec.request import Request
 from structspec.server.bodies import CompletionBody
 from structspec.server.chat import Job, check_model, prepare_choices
 from structspec.server.chat_body import Head, finish_reason, usage_of
 from structspec.server.chat_endpoint import check_first, written_text
 from structspec.server.constraints import read_constraint
-from structspec.server.errors import refuse
-from structspec.server.logprobs_body import LogprobsReader
 from structspec.server.runs import read_all, run_all
 from structspec.server.sampling import read_sampling
 from structspec.server.settings import ServerSettings

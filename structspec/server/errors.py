@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from starlette.responses import JSONResponse
 
+from structspec.chat.fields import InvalidField, refuse
 from structspec.errors import (
     Cancelled,
     CompileTimeout,
@@ -64,17 +65,14 @@ class ApiError(Exception):
         return JSONResponse(self.body, self.status, headers=self.headers)
 
 
-def refuse(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
-    """A fault of the request's own: 400."""
-    return ApiError(400, message, param=param, code=code)
-
-
 def to_api_error(error: BaseException, place: str | None = None) -> ApiError:
     """What an error of ours is to a client; `place` is the field whose constraint failed."""
     if isinstance(error, ApiError):
         return error
     message = str(error)
     match error:
+        case InvalidField():
+            return ApiError(400, message, param=error.param, code=error.code)
         case PromptTooLong():
             return ApiError(400, message, param="messages", code="context_length_exceeded")
         case CompileTimeout():
@@ -104,7 +102,7 @@ def below(place: str, pointer: str | None) -> str:
     return place
 
 
-def of_validation(error: ValidationError) -> ApiError:
+def of_validation(error: ValidationError) -> InvalidField:
     """The first thing that is wrong with a body, and where."""
     first = error.errors(include_url=False, include_context=False)[0]
     where = [part for part in first["loc"] if not _is_branch(part)]

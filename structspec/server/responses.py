@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from structspec.chat.fields import refuse
+from structspec.chat.formats import Wanted, read_format
+from structspec.chat.messages import read_messages
+from structspec.chat.tool_choice import read_tools
 from structspec.server.bodies import ResponsesBody
 from structspec.server.chat import Job, check_model, prepare_job
-from structspec.server.constraints import Wanted, read_constraint, read_format
-from structspec.server.errors import refuse
-from structspec.server.messages import read_messages
+from structspec.server.constraints import read_constraint
 from structspec.server.sampling import read_sampling
 from structspec.server.settings import ServerSettings
 from structspec.server.store import ResponseStore
-from structspec.server.tools import read_tools
 from structspec.service import Service
 
 
@@ -26,6 +27,11 @@ class ResponseJob:
     body: ResponsesBody
     items: Sequence[dict[str, Any]]
     should_store: bool
+
+    @property
+    def num_choices(self) -> int:
+        """One."""
+        return self.job.num_choices
 
 
 def prepare_response(

@@ -7,9 +7,9 @@ from typing import Any
 
 from structspec.call_reader import AnswerText, CallReader, Event
 from structspec.call_run import result_of
+from structspec.chat.logprobs import LogprobsReader
 from structspec.request import Request
 from structspec.server.chat_endpoint import check_first, make_spelled, written_text
-from structspec.server.logprobs_body import LogprobsReader
 from structspec.server.responses import ResponseJob
 from structspec.server.responses_body import ResponseBody
 from structspec.server.runs import read_all, run_all

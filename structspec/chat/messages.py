@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from structspec.server.errors import refuse
+from structspec.chat.fields import refuse
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")
 
 
 def read_messages(given: Sequence[Mapping[str, Any]], param: str) -> list[dict[str, Any]]:
-    """Messages with a role that templates know and text as content; raises ApiError."""
+    """Messages with a role that templates know and text as content; raises InvalidField."""
     if not given:
         raise refuse(f"{param} must hold at least one message", param, "empty_array")
     return [_message(message, f"{param}[{index}]") for index, message in enumerate(given)]

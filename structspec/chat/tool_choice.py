@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from structspec.chat.fields import refuse
+from structspec.chat.formats import Wanted
 from structspec.constraint import Envelope, Tools
-from structspec.server.constraints import Wanted
-from structspec.server.errors import refuse
 
 
 @dataclass(frozen=True, slots=True)
