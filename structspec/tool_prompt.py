@@ -84,7 +84,10 @@ def _calls(message: Message, envelope: Envelope) -> Iterator[str]:
     for call in message.get("tool_calls") or ():
         function = call.get("function", call)
         arguments = function.get("arguments") or "{}"
-        text = arguments if isinstance(arguments, str) else compact(arguments)
+        # spaced, as the grammar has the model write them: the KV cache then holds these very tokens
+        text = (
+            arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        )
         yield _write(function["name"], text, envelope)
 
 
