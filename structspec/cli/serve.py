@@ -22,6 +22,36 @@ examples:
 """
 
 
+_COUNTS = (
+    (
+        "--max-requests",
+        1024,
+        "choices written at a time, waiting ones included; more get 429 (default: %(default)s)",
+    ),
+    ("--max-choices", 128, "of one request: n, times its prompts (default: %(default)s)"),
+    ("--max-body-bytes", 8 * 2**20, "of one request (default: %(default)s)"),
+    (
+        "--max-total-body-bytes",
+        2**28,
+        "of all requests that are answered; more get 429 (default: %(default)s)",
+    ),
+    ("--max-schema-bytes", 2**20, "of a request's schemas and grammars (default: %(default)s)"),
+    ("--max-stored-responses", 1000, "for previous_response_id, in memory (default: %(default)s)"),
+)
+_TIMES = (
+    (
+        "--compile-timeout-seconds",
+        10.0,
+        "how long a constraint may take to compile, else 400 (default: %(default)s)",
+    ),
+    (
+        "--body-timeout-seconds",
+        60.0,
+        "how long a request's body may take to come, else 408 (default: %(default)s)",
+    ),
+)
+
+
 def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its options."""
     parser = commands.add_parser(
@@ -55,11 +85,12 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         " (default: STRUCTSPEC_API_KEY, if that is set)",
     )
     http.add_argument(
-        "--max-requests",
-        type=int,
-        default=1024,
-        metavar="N",
-        help="answered at a time, waiting ones included; more get 429 (default: %(default)s)",
+        "--allowed-origins",
+        type=_split,
+        default=(),
+        metavar="LIST",
+        help="let pages from there ask in browsers: https://example.com,https://other.org, or *"
+        " for all (default: none)",
     )
     http.add_argument(
         "--drain-seconds",
@@ -68,17 +99,23 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="S",
         help="what runs may take so long to finish after SIGTERM (default: %(default)s)",
     )
-    http.add_argument(
-        "--body-timeout-seconds",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="how long a request's body may take to come (default: %(default)s)",
-    )
-    http.add_argument(
+    _add_limits(parser)
+    add_speculation(parser)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    limits = parser.add_argument_group("limits")
+    for name, default, text in _COUNTS:
+        limits.add_argument(name, type=int, default=default, metavar="N", help=text)
+    for name, seconds, text in _TIMES:
+        limits.add_argument(name, type=float, default=seconds, metavar="S", help=text)
+    limits.add_argument(
         "--max-model-len", type=int, metavar="N", help="of prompt and output (default: the model's)"
     )
-    add_speculation(parser)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def run_serve(options: argparse.Namespace) -> int:
@@ -96,12 +133,20 @@ def run_serve(options: argparse.Namespace) -> int:
     settings = ServerSettings(
         options.served_model_name or options.model,
         api_keys=tuple(key for key in keys if key),
+        allowed_origins=options.allowed_origins,
         max_requests=options.max_requests,
+        max_choices=options.max_choices,
+        max_body_bytes=options.max_body_bytes,
+        max_total_body_bytes=options.max_total_body_bytes,
+        max_schema_bytes=options.max_schema_bytes,
+        max_stored_responses=options.max_stored_responses,
         body_timeout_s=options.body_timeout_seconds,
         drain_s=options.drain_seconds,
     )
     config = EngineConfig(
-        speculative=read_speculation(options), max_model_len=options.max_model_len
+        speculative=read_speculation(options),
+        max_model_len=options.max_model_len,
+        compile_timeout_s=options.compile_timeout_seconds,
     )
     from structspec.server.serving import serve
     from structspec.service import Service

@@ -17,6 +17,7 @@ from structspec.errors import (
     PromptTooLong,
     ServerError,
     StructspecError,
+    UnsupportedConstraint,
 )
 
 _NOT_THE_CALLS = {UNREACHED, 401, 403, 408, 409, 429}
@@ -55,7 +56,9 @@ def of_request(told: dict[str, Any], message: str, held: Held | None) -> Structs
         # the place comes before the message anyway
         reason = message.partition(f"{pointer}: ")[2] if pointer else ""
         is_place = pointer != "#" or bool(reason)  # a regex has none
-        return GrammarError(reason or message, pointer=pointer if is_place else None)
+        is_unsupported = told.get("code") == "unsupported_constraint"
+        kind = UnsupportedConstraint if is_unsupported else GrammarError
+        return kind(reason or message, pointer=pointer if is_place else None)
     return InvalidRequest(f"{param}: {message}" if param and param not in message else message)
 
 

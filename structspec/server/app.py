@@ -8,12 +8,14 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -62,8 +64,24 @@ def make_app(service: Service, settings: ServerSettings) -> Starlette:
     ]
     return Starlette(
         routes=routes,
+        middleware=_browsers(settings.allowed_origins),
         exception_handlers={HTTPException: _not_served, Exception: _failed},
     )
+
+
+def _browsers(origins: Sequence[str]) -> list[Middleware]:
+    """What lets pages of these origins ask and read answers, if there are any."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=("x-request-id", "retry-after"),
+        )
+    ]
 
 
 class _Server:
@@ -98,11 +116,13 @@ class _Server:
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
-        body = read_body(ChatBody, await self._gate.read(request))
+        data = await self._gate.read(request)
+        body = read_body(ChatBody, data)
         head = Head(self._settings.model_name)
         return await self._generate(
             request,
             body,
+            len(data),
             partial(prepare_chat, self._service, self._settings, body),
             partial(chat_endpoint.complete_chat, self._service, head=head),
             partial(
@@ -112,11 +132,13 @@ class _Server:
 
     async def completions(self, request: Request) -> Response:
         """POST /v1/completions."""
-        body = read_body(CompletionBody, await self._gate.read(request))
+        data = await self._gate.read(request)
+        body = read_body(CompletionBody, data)
         head = completions.make_head(self._settings.model_name)
         return await self._generate(
             request,
             body,
+            len(data),
             partial(completions.prepare_completion, self._service, self._settings, body),
             partial(completions.complete_text, self._service, head=head),
             partial(
@@ -126,11 +148,13 @@ class _Server:
 
     async def responses(self, request: Request) -> Response:
         """POST /v1/responses."""
-        body = read_body(ResponsesBody, await self._gate.read(request))
+        data = await self._gate.read(request)
+        body = read_body(ResponsesBody, data)
         where = self._service, self._store, self._settings.model_name
         return await self._generate(
             request,
             body,
+            len(data),
             partial(prepare_response, self._service, self._settings, self._store, body),
             partial(responses_endpoint.respond, *where),
             partial(responses_endpoint.stream_response, *where),
@@ -151,14 +175,17 @@ class _Server:
         self,
         request: Request,
         body: SamplingFields,
+        num_bytes: int,
         prepare: Callable[[], Any],
         complete: Callable[..., Awaitable[dict[str, Any]]],
         stream: Callable[..., AsyncIterator[bytes]],
     ) -> Response:
         """Prepare beside the event loop, then answer whole or in pieces."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._gate.entered())
+            stack.enter_context(self._gate.holding(num_bytes))
+            stack.enter_context(self._gate.entered(1))
             job = await asyncio.to_thread(prepare)
+            stack.enter_context(self._gate.entered(job.num_choices - 1))
             if not body.stream:
                 async with cancelled_with_client(request):
                     return JSONResponse(await complete(job=job))

@@ -37,6 +37,7 @@ class ConstraintFields(BaseModel):
     schema_in_prompt: str | None = None  # ours
     on_unsupported: str | None = None
     max_attempts: int | None = None
+    retry_feedback: bool | None = None
 
 
 class SamplingFields(ConstraintFields):

@@ -59,7 +59,8 @@ class Job:
         """What a client is told of an error that a choice ended with."""
         place = None if self.wanted is None else self.wanted.param
         told = to_api_error(error, place)
-        if told.code == "invalid_json_schema" and self.wanted is not None and self.wanted.name:
+        is_of_schema = told.code in ("invalid_json_schema", "unsupported_constraint")
+        if is_of_schema and self.wanted is not None and self.wanted.name:
             # in the words that users search for
             name = self.wanted.name
             message = f"Invalid schema for response_format '{name}': {told.message}"
@@ -137,7 +138,7 @@ def prepare_choices(
     if wanted is not None:
         options = {**options, **wanted.options, **_read_policy(body, wanted)}
     check_size(settings, wanted)
-    num_choices = _count_choices(settings, body)
+    num_choices = count_choices(settings, body)
     try:
         task = resolve_options(options)  # type: ignore[arg-type]
         return service.prepare_all([prompt], task, num_choices)
@@ -169,10 +170,17 @@ def check_size(settings: ServerSettings, wanted: Wanted | None) -> None:
         )
 
 
-def _count_choices(settings: ServerSettings, body: SamplingFields) -> int:
+def count_choices(settings: ServerSettings, body: SamplingFields, num_prompts: int = 1) -> int:
+    """How many there are to be of each prompt; raises where those of all are too many."""
     num_choices = 1 if body.n is None else body.n
     if not 1 <= num_choices <= settings.max_choices:
         raise refuse(f"n must be from 1 to {settings.max_choices}, not {num_choices}", "n")
+    if num_prompts * num_choices > settings.max_choices:
+        raise refuse(
+            f"{num_prompts} prompts with {num_choices} outputs each are more than the"
+            f" {settings.max_choices} that one request may ask for",
+            "prompt",
+        )
     return num_choices
 
 
@@ -196,7 +204,9 @@ def _read_rest(body: ChatBody) -> dict[str, Any]:
 
 
 def _read_policy(body: SamplingFields, wanted: Wanted) -> dict[str, Any]:
-    policy = {"on_unsupported": body.on_unsupported, "max_attempts": body.max_attempts}
+    policy: dict[str, Any] = {
+        name: getattr(body, name) for name in ("on_unsupported", "max_attempts", "retry_feedback")
+    }
     if wanted.schema is not None:
         policy["schema_in_prompt"] = body.schema_in_prompt
     return {name: value for name, value in policy.items() if value is not None}

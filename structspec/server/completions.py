@@ -11,7 +11,7 @@ from structspec.chat.fields import refuse
 from structspec.chat.logprobs import LogprobsReader
 from structspec.request import Request
 from structspec.server.bodies import CompletionBody
-from structspec.server.chat import Job, check_model, prepare_choices
+from structspec.server.chat import Job, check_model, count_choices, prepare_choices
 from structspec.server.chat_body import Head, finish_reason, usage_of
 from structspec.server.chat_endpoint import check_first, written_text
 from structspec.server.constraints import read_constraint
@@ -40,21 +40,22 @@ def prepare_completion(service: Service, settings: ServerSettings, body: Complet
         options["logprobs"] = body.logprobs
     wanted = read_constraint(body)
     prepared = []
-    for token_ids in _read_prompts(service, body):
-        prompt = TokenPrompt(token_ids)
+    prompts = _list_prompts(body)
+    count_choices(settings, body, len(prompts))
+    for one in prompts:
+        prompt = TokenPrompt(service.tokenizer.encode(one) if isinstance(one, str) else one)
         prepared += prepare_choices(service, settings, body, prompt, options, wanted)
     return Job(prepared, wanted)
 
 
-def _read_prompts(service: Service, body: CompletionBody) -> list[list[int]]:
-    """The tokens of each prompt: one text, several, tokens, or several lists of them."""
+def _list_prompts(body: CompletionBody) -> list[Any]:
+    """Each prompt, as text or tokens: of one text, several, tokens, or several lists of them."""
     prompts: list[Any] = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
     if prompts and all(isinstance(one, int) for one in prompts):
         prompts = [prompts]
     if not prompts or not all(prompts):
         raise refuse("prompt must not be empty", "prompt")
-    encode = service.tokenizer.encode
-    return [encode(one) if isinstance(one, str) else one for one in prompts]
+    return prompts
 
 
 async def complete_text(service: Service, job: Job, head: Head) -> dict[str, Any]:

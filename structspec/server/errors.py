@@ -22,6 +22,7 @@ from structspec.errors import (
     OutputInvalid,
     PromptTooLong,
     StructspecError,
+    UnsupportedConstraint,
 )
 
 _TYPES = {
@@ -79,7 +80,9 @@ def to_api_error(error: BaseException, place: str | None = None) -> ApiError:
             return ApiError(400, message, param=place, code="schema_too_complex")
         case GrammarError():
             param = None if place is None else below(place, error.pointer)
-            return ApiError(400, message, param=param, code="invalid_json_schema")
+            is_wrong = not isinstance(error, UnsupportedConstraint)
+            code = "invalid_json_schema" if is_wrong else "unsupported_constraint"
+            return ApiError(400, message, param=param, code=code)
         case InvalidRequest():
             return ApiError(400, message, param=place, code="invalid_value")
         case NothingAllowed():

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from starlette.requests import ClientDisconnect, Request
 
+from structspec.chat.fields import refuse
 from structspec.server.errors import ApiError
 from structspec.server.settings import ServerSettings
 
@@ -16,16 +17,12 @@ _RETRY_S = 1
 
 
 class Gate:
-    """Keys, body sizes and the number of requests at a time; used by one event loop."""
+    """Keys, body sizes, and how many choices are written at a time; used by one event loop."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._num_inside = 0
-
-    @property
-    def num_inside(self) -> int:
-        """How many requests are being answered."""
-        return self._num_inside
+        self._num_inside = 0  # choices
+        self._num_bytes = 0  # of bodies that are being read, or whose requests are answered
 
     def check_key(self, request: Request) -> None:
         """Raise where keys are asked for and the request has none of them."""
@@ -39,21 +36,31 @@ class Gate:
             raise ApiError(401, "incorrect API key provided", code="invalid_api_key")
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Count a request while it is answered; raises where there are too many."""
-        retry = {"retry-after": str(_RETRY_S)}
-        if self._num_inside >= self._settings.max_requests:
-            raise ApiError(
-                429,
-                f"{self._num_inside} requests are being answered; try again in {_RETRY_S} s",
-                code="queue_full",
-                headers=retry,
+    def entered(self, num_choices: int) -> Iterator[None]:
+        """Count choices while they are written; raises where there are too many."""
+        limit = self._settings.max_requests
+        if num_choices > limit:
+            raise refuse(
+                f"this asks for {num_choices} choices, and at most {limit} are written", "n"
             )
-        self._num_inside += 1
+        if self._num_inside + num_choices > limit:
+            raise _busy(f"{self._num_inside} choices are being written")
+        self._num_inside += num_choices
         try:
             yield
         finally:
-            self._num_inside -= 1
+            self._num_inside -= num_choices
+
+    @contextlib.contextmanager
+    def holding(self, num_bytes: int) -> Iterator[None]:
+        """Count a body while its request is answered; raises where all are too large together."""
+        if self._num_bytes + num_bytes > self._settings.max_total_body_bytes:
+            raise _busy(f"requests of {self._num_bytes} bytes are being answered")
+        self._num_bytes += num_bytes
+        try:
+            yield
+        finally:
+            self._num_bytes -= num_bytes
 
     async def read(self, request: Request) -> bytes:
         """A request's body; raises where it is too slow, or too large, before all was read."""
@@ -74,11 +81,24 @@ class Gate:
     async def _read(self, request: Request) -> bytes:
         data = bytearray()
         limit = self._settings.max_body_bytes
-        async for part in request.stream():
-            data += part
-            if len(data) > limit:
-                raise ApiError(413, f"the body is larger than {limit} bytes", code="body_too_large")
+        with contextlib.ExitStack() as held:
+            async for part in request.stream():
+                if len(data) + len(part) > limit:
+                    message = f"the body is larger than {limit} bytes"
+                    raise ApiError(413, message, code="body_too_large")
+                held.enter_context(self.holding(len(part)))
+                data += part
         return bytes(data)
+
+
+def _busy(why: str) -> ApiError:
+    """Too much is asked for at the moment: 429."""
+    return ApiError(
+        429,
+        f"{why}; try again in {_RETRY_S} s",
+        code="queue_full",
+        headers={"retry-after": str(_RETRY_S)},
+    )
 
 
 @contextlib.asynccontextmanager

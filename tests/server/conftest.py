@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from starlette.testclient import TestClient
 from structspec import LLM
 from structspec.server.app import make_app
 from structspec.server.settings import ServerSettings
+from tests.server.toy import save_toy
 
 MODEL = "smollm2-135m"
 ASK = [{"role": "user", "content": "Ada Lovelace was born in 1815 in London."}]
@@ -53,6 +55,19 @@ class Server:
         if path != "/v1/responses":
             assert lines.pop() == "data: [DONE]"
         return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+@pytest.fixture(scope="session")
+def toy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that costs next to nothing."""
+    return save_toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="session")
+def toy(toy_folder: Path) -> Iterator[LLM]:
+    """That model, loaded; what it writes is random."""
+    with LLM(toy_folder) as model:
+        yield model
 
 
 def serve(llm: LLM, **settings: Any) -> TestClient:
