@@ -85,12 +85,22 @@ class OutOfMemory(ModelError):
 class ServerError(StructspecError):
     """A server cannot be reached, lets the caller not in, or fails; told once retries are used up.
 
-    `status` is that of its answer, None where there was none.
+    `status` is that of its answer, None where there was none. `text` is what came of an answer that
+    broke off, `usage` that of the attempts before it.
     """
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        text: str = "",
+        usage: Usage | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.text = text
+        self.usage = usage
 
 
 class GenerationError(StructspecError):

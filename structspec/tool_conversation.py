@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from structspec.constraint import JsonSchema, Tools
-from structspec.errors import GenerationError, InvalidRequest
+from structspec.errors import GenerationError, InvalidRequest, ServerError
 from structspec.grammars.tools import tools_of
 from structspec.options import GenerateOptions, Task, resolve_options
 from structspec.prompting import show_schema
@@ -94,12 +94,16 @@ class ToolConversation:
         return self._asked.target if isinstance(self._asked.constraint, JsonSchema) else None
 
     @property
+    def messages(self) -> list[dict[str, Any]]:
+        """What to go on from, whoever tells the model of its tools."""
+        return [*self._shown, *self._added]
+
+    @property
     def prompt(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
         """The messages to go on from, and the tools for the chat template, if it has a place."""
-        messages = [*self._shown, *self._added]
         if self._has_tools:
-            return messages, self._specs
-        return tell_tools(messages, self._specs, self._envelope), None
+            return self.messages, self._specs
+        return tell_tools(self.messages, self._specs, self._envelope), None
 
     @property
     def task(self) -> Task:
@@ -117,7 +121,7 @@ class ToolConversation:
     def take(self, result: Result) -> list[PendingCall]:
         """The calls that an output makes; none where it is the answer. Raises its error."""
         if isinstance(result, Exception):
-            if isinstance(result, GenerationError):
+            if isinstance(result, GenerationError | ServerError):
                 result.usage = self._usage + (result.usage or NO_USAGE)
             raise result
         self._usage += result.usage

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from structspec.choosing import Chosen
 from structspec.client.holding import Held
 from structspec.client.refusals import of_request, read_error
 from structspec.client.text_check import check_text
@@ -21,7 +23,7 @@ from structspec.tool_calls import ToolCall, broken_calls
 
 @dataclass(slots=True)
 class Said:
-    """One choice of an answer, whole or as far as it has come."""
+    """One choice of an answer, whole or as far as it has come; or what was said of choices."""
 
     text: str = ""
     reasoning: str | None = None
@@ -30,11 +32,23 @@ class Said:
     finish_reason: str | None = None
     usage: Usage = NO_USAGE
     stats: RequestStats = field(default_factory=RequestStats)
+    chosen: Chosen | None = None
+
+
+@contextmanager
+def reading(what: str, text: object) -> Iterator[None]:
+    """Where a body is looked into: ServerError for one that is not of the form it should have."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ServerError(
+            f"the server's {what} cannot be read ({error!r}): {str(text)[:300]}"
+        ) from None
 
 
 def read_answer(text: str) -> Said:
     """The first choice of a body; raises ServerError for what is no chat completion."""
-    try:
+    with reading("answer is no chat completion and", text):
         body = json.loads(text)
         choice = body["choices"][0]
         message = choice["message"]
@@ -45,15 +59,12 @@ def read_answer(text: str) -> Said:
             refusal=message.get("refusal"),
             finish_reason=choice.get("finish_reason"),
         )
-        _read_usage(said, body.get("usage"))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ServerError(
-            f"the server's answer is no chat completion ({error!r}): {text[:300]}"
-        ) from None
+        read_usage(said, body.get("usage"))
     return said
 
 
-def _read_usage(said: Said, usage: Any) -> None:
+def read_usage(said: Said, usage: Any) -> None:
+    """Take in what an answer says it has used, if it does."""
     if not usage:
         return
     details = usage.get("completion_tokens_details") or {}
@@ -69,12 +80,10 @@ def _read_usage(said: Said, usage: Any) -> None:
 
 
 def to_generation(
-    said: Said, task: Task, held: Held | None, *, attempt: int = 1, spent: Usage = NO_USAGE
+    said: Said, task: Task, *, attempt: int = 1, spent: Usage = NO_USAGE
 ) -> Generation:
     """The validated result; raises Truncated and OutputInvalid with the text and all usage."""
     usage = spent + said.usage
-    if held is not None and held.unwrap is not None:
-        said.text = held.unwrap(said.text)
     try:
         value = _value(said, task)
     except GenerationError as error:
@@ -96,6 +105,8 @@ def to_generation(
 
 
 def _value(said: Said, task: Task) -> Any:
+    if said.chosen is not None:
+        return said.chosen
     if said.refusal is not None or said.finish_reason == "content_filter":
         raise OutputInvalid(f"the server refused to answer: {said.refusal or 'content_filter'}")
     constraint, target = task.constraint, task.target
@@ -154,12 +165,12 @@ def _calls(said: Said, tools: Tools, *, is_checked: bool) -> list[ToolCall] | st
 
 
 class StreamReader:
-    """Reads the bytes of a streamed answer to one call, however they are cut."""
+    """Reads the bytes of a streamed answer to one call, however they are cut, into `said`."""
 
-    def __init__(self, task: Task, held: Held | None) -> None:
-        self._task = task
+    def __init__(self, held: Held | None) -> None:
+        self.said = Said()
         self._held = held
-        self._said = Said()
+        self._unwrapping = None if held is None or held.unwrapping is None else held.unwrapping()
         self._is_done = False
         self._begun = b""  # of a line
 
@@ -179,7 +190,7 @@ class StreamReader:
             if "error" in chunk:
                 told = read_error(data)
                 raise of_request(told, str(told.get("message")), self._held)
-            _read_usage(self._said, chunk.get("usage"))
+            read_usage(self.said, chunk.get("usage"))
             choices = chunk.get("choices") or ()
             return self._take(choices[0]) if choices else ""
         except (LookupError, TypeError, AttributeError, json.JSONDecodeError) as error:
@@ -188,7 +199,7 @@ class StreamReader:
             ) from None
 
     def _take(self, choice: Mapping[str, Any]) -> str:
-        said, delta = self._said, choice.get("delta") or {}
+        said, delta = self.said, choice.get("delta") or {}
         said.finish_reason = choice.get("finish_reason") or said.finish_reason
         reasoning = delta.get("reasoning") or delta.get("reasoning_content")
         if reasoning:
@@ -196,11 +207,15 @@ class StreamReader:
         if delta.get("refusal"):
             said.refusal = (said.refusal or "") + delta["refusal"]
         text: str = delta.get("content") or ""
+        if self._unwrapping is not None:
+            text = self._unwrapping.feed(text)
         said.text += text
         return text
 
-    def finish(self) -> Generation:
-        """The result of all of it; raises what is wrong with it."""
-        if self._said.finish_reason is None and not self._is_done:
+    def finish(self) -> str:
+        """What the end adds; raises ServerError where the answer had not come to its own."""
+        if self.said.finish_reason is None and not self._is_done:
             raise ServerError("the server ended its stream in the middle of the answer")
-        return to_generation(self._said, self._task, self._held)
+        rest = "" if self._unwrapping is None else self._unwrapping.finish()
+        self.said.text += rest
+        return rest

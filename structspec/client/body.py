@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from structspec.client.attempt import Attempt
 from structspec.client.holding import Held, hold
 from structspec.client.servers import Server, ServerKind
 from structspec.errors import InvalidRequest, UnsupportedConstraint
 from structspec.grammars.base import Report
 from structspec.options import GenerateOptions, Task
 from structspec.policy import check_report
+from structspec.prompt_schema import compact
 from structspec.prompting import show_schema
-from structspec.prompts import Prompt, to_messages
+from structspec.prompts import to_messages
 from structspec.reasoning import Reasoning
 from structspec.speculation import Speculation
 
@@ -25,6 +27,7 @@ _MOST = {"top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids",
 _TAKEN: dict[ServerKind, set[str]] = {
     "structspec": _STANDARD | _MOST | {"bad_words", "allowed_token_ids"},
     "vllm": _STANDARD | _MOST | {"bad_words", "allowed_token_ids"},
+    "old vllm": _STANDARD | _MOST | {"bad_words", "allowed_token_ids"},
     "sglang": _STANDARD | _MOST,
     "llama.cpp": _STANDARD | {"top_k", "min_p", "repetition_penalty", "ignore_eos"},
     "openai": _STANDARD,
@@ -46,18 +49,19 @@ def refuse_local(options: GenerateOptions) -> None:
 
 
 def make_body(
-    server: Server, prompt: Prompt, task: Task, sampling: Mapping[str, Any], *, is_streamed: bool
+    server: Server, attempt: Attempt, *, is_streamed: bool
 ) -> tuple[dict[str, Any], Held | None]:
     """The body, and how the constraint is in it; None where it is not, or there is none."""
+    task = attempt.task
     held = _hold(server, task)
-    messages = to_messages(prompt)
+    messages = to_messages(attempt.prompt)
     tells_itself = server.kind == "openai" and held is not None and "strict" in str(held.fields)
     if task.target is not None and not tells_itself:
         messages = show_schema(messages, task.target, task.schema_in_prompt)
     body: dict[str, Any] = {
         "model": server.model,
-        "messages": messages,
-        **_sampling(server.kind, sampling),
+        "messages": [_on_the_wire(message) for message in messages],
+        **_sampling(server.kind, attempt.sampling),
         **_reasoning(server.kind, task.reasoning),
         **({} if held is None else held.fields),
     }
@@ -71,6 +75,20 @@ def make_body(
 
 
 _PREDICTING = ("structspec", "openai")
+
+
+def _on_the_wire(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as servers read it: the arguments of calls are JSON text there."""
+    calls = [
+        {
+            **call,
+            "function": {**call["function"], "arguments": compact(call["function"]["arguments"])},
+        }
+        if isinstance(call.get("function", {}).get("arguments"), Mapping)
+        else call
+        for call in message.get("tool_calls") or ()
+    ]
+    return {**message, "tool_calls": calls} if calls else dict(message)
 
 
 def _hold(server: Server, task: Task) -> Held | None:
@@ -102,6 +120,8 @@ def _for_structspec(task: Task) -> dict[str, Any]:
             fields["schema_in_prompt"] = "never"
             if task.on_unsupported == "validate":
                 fields["on_unsupported"] = "ignore"
+        else:  # of what only it can judge it draws again itself
+            fields["max_attempts"] = task.max_attempts
     speculation = task.sampling.get("speculation", Speculation())
     wishes = {name: wish for name, wish in asdict(speculation).items() if wish is not None}
     if wishes:
@@ -130,7 +150,7 @@ def _reasoning(kind: ServerKind, reasoning: Reasoning | None) -> dict[str, Any]:
         raise InvalidRequest("of reasoning= a server can be told mode and max_tokens only")
     fields: dict[str, Any] = {}
     if reasoning.max_tokens is not None:
-        if kind not in ("structspec", "vllm"):
+        if kind not in ("structspec", "vllm"):  # one that ignored it would reason for ever
             raise InvalidRequest(f"max_reasoning_tokens= cannot be asked of this server ({kind})")
         fields["thinking_token_budget"] = reasoning.max_tokens
     if reasoning.mode != "auto":

@@ -6,6 +6,7 @@ So it is written once, and tested without a network.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,15 @@ class Answer:
     def is_ok(self) -> bool:
         """Whether it is what was asked for."""
         return 200 <= self.status < 300
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The JSON object that it is; an empty one where it is none, or not what was asked for."""
+        try:
+            value = json.loads(self.text) if self.is_ok else {}
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
 
 
 Steps = Generator[Ask | Wait, Answer | None, T]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from structspec.client.servers import ServerKind
-from structspec.client.strict import WRAPPED, NotStrict, to_strict
+from structspec.client.strict import NotStrict, to_strict
+from structspec.client.wrapped_text import JsonUnwrapping, StringUnwrapping, Unwrapping
 from structspec.constraint import (
     Choice,
     Constraint,
@@ -28,14 +29,22 @@ Fields = dict[str, Any]
 class Held:
     """The fields that say it, and the one of them that errors of the server are about.
 
-    `unwrap` gets the text out of the object that it had to be put into. `gaps` are what the server
-    does not promise of the constraint, in words.
+    `unwrapping` gets the text out of the object that it had to be put into. `gaps` are what the
+    server does not promise of the constraint, in words.
     """
 
     fields: Mapping[str, Any]
     place: str
-    unwrap: Callable[[str], str] | None = None
+    unwrapping: Callable[[], Unwrapping] | None = None
     gaps: tuple[str, ...] = ()
+
+
+def unwrapped(held: Held | None, text: str) -> str:
+    """A whole text out of its object, if it is in one."""
+    if held is None or held.unwrapping is None:
+        return text
+    unwrapping = held.unwrapping()
+    return unwrapping.feed(text) + unwrapping.finish()
 
 
 def hold(kind: ServerKind, constraint: Constraint, name: str = "output") -> Held | None:
@@ -88,32 +97,13 @@ def _strict(schema: Any, name: str) -> Held:
         return Held({"response_format": {"type": "json_object"}}, place, gaps=(gap,))
     gaps = tuple(f"{pointer} is not in strict mode" for pointer in strict.dropped)
     fields = _response_format(strict.schema, name)
-    return Held(fields, place, _value_of if strict.is_wrapped else None, gaps)
-
-
-def _value_of(text: str) -> str:
-    """The JSON of a wrapped value; the text itself where it is no such object."""
-    value = _wrapped(text)
-    return text if value is None else json.dumps(value[0], ensure_ascii=False)
-
-
-def _string_of(text: str) -> str:
-    value = _wrapped(text)
-    return value[0] if value is not None and isinstance(value[0], str) else text
-
-
-def _wrapped(text: str) -> tuple[Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return (value[WRAPPED],) if isinstance(value, dict) and value.keys() == {WRAPPED} else None
+    return Held(fields, place, JsonUnwrapping if strict.is_wrapped else None, gaps)
 
 
 def _enum(constraint: Choice) -> Held:
     """One of several strings, as the only property of an object."""
     strict = to_strict({"type": "string", "enum": list(constraint.choices)})
-    return Held(_response_format(strict.schema, "choice"), "response_format", _string_of)
+    return Held(_response_format(strict.schema, "choice"), "response_format", StringUnwrapping)
 
 
 def _tools(kind: ServerKind, constraint: Tools) -> Held:
@@ -127,12 +117,16 @@ def _tools(kind: ServerKind, constraint: Tools) -> Held:
     fields: Fields = {"tools": tools, "tool_choice": choice}
     if not constraint.parallel:
         fields["parallel_tool_calls"] = False
-    if constraint.response is not None:
+    if constraint.response is not None and (constraint.choice == "none" or kind in _UNITING):
         answer = _schema(kind, constraint.response, "answer")
-        if answer.unwrap is None:
+        if answer.unwrapping is None:
             fields |= answer.fields
     gaps = () if kind == "structspec" else ("arguments need not conform to their schemas",)
     return Held(fields, "tools", gaps=gaps)
+
+
+# who takes a schema beside tools for one of the two; others would have the model call nothing
+_UNITING: tuple[ServerKind, ...] = ("structspec", "openai")
 
 
 def _in_structured_outputs(constraint: Constraint) -> Fields | None:
@@ -150,6 +144,17 @@ def _for_structspec(constraint: Constraint) -> Fields | None:
     if isinstance(constraint, Grammar) and constraint.dialect == "ebnf":
         return {"ebnf": constraint.text}
     return _in_structured_outputs(constraint)
+
+
+def _guided(constraint: Constraint) -> Fields | None:
+    match constraint:
+        case Regex():
+            return {"guided_regex": constraint.pattern}
+        case Choice():
+            return {"guided_choice": list(constraint.choices)}
+        case Grammar():
+            return {"guided_grammar": constraint.text}
+    return None
 
 
 def _for_sglang(constraint: Constraint) -> Fields | None:
@@ -190,6 +195,7 @@ def _literal(text: str) -> str:
 _WORDS: dict[ServerKind, Callable[[Constraint], Fields | None]] = {
     "structspec": _for_structspec,
     "vllm": _in_structured_outputs,
+    "old vllm": _guided,
     "sglang": _for_sglang,
     "llama.cpp": _for_llama_cpp,
 }

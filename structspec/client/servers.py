@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from structspec.client.exchange import UNREACHED, Answer, Ask, Steps, ask
 from structspec.errors import InvalidRequest, ServerError
 
-ServerKind = Literal["structspec", "vllm", "sglang", "llama.cpp", "openai", "other"]
+ServerKind = Literal["structspec", "vllm", "old vllm", "sglang", "llama.cpp", "openai", "other"]
 
 _BY_OWNER: dict[str, ServerKind] = {
     "structspec": "structspec",
@@ -20,7 +19,7 @@ _BY_OWNER: dict[str, ServerKind] = {
     "llamacpp": "llama.cpp",
 }
 _OPENAI = "api.openai.com"
-_FIRST_VLLM = (0, 11)  # that knows structured_outputs; earlier ones ignore it
+_FIRST_VLLM = (0, 11)  # that knows structured_outputs; earlier ones ignore it, and know guided_…
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,11 @@ class Server:
 
     kind: ServerKind
     model: str
+    base_url: str
+
+    def beside(self, path: str) -> str:
+        """A page of the server's own, which stands beside those of OpenAI's API."""
+        return _beside(self.base_url, path)
 
 
 def identify(base_url: str, model: str | None, max_retries: int) -> Steps[Server]:
@@ -38,23 +42,23 @@ def identify(base_url: str, model: str | None, max_retries: int) -> Steps[Server
     server has are asked for.
     """
     if urlsplit(base_url).hostname == _OPENAI:
-        return Server("openai", _choose(model, []))
+        return Server("openai", _choose(model, []), base_url)
     listed = yield from ask(Ask("GET", "models"), max_retries)
     if listed.status in (UNREACHED, 401, 403):
         raise ServerError(_why_not(base_url, listed), status=listed.status or None)
-    models = [one for one in _object(listed).get("data") or () if isinstance(one, Mapping)]
+    models = [one for one in listed.object.get("data") or () if isinstance(one, Mapping)]
     owners = {str(one.get("owned_by")) for one in models}
     kind = next((_BY_OWNER[owner] for owner in owners if owner in _BY_OWNER), None)
     if kind is None:
         kind = yield from _look(base_url)
     if kind == "vllm" and (yield from _is_old_vllm(base_url)):
-        kind = "other"
-    return Server(kind, _choose(model, [str(one.get("id")) for one in models]))
+        kind = "old vllm"
+    return Server(kind, _choose(model, [str(one.get("id")) for one in models]), base_url)
 
 
 def _look(base_url: str) -> Steps[ServerKind]:
     for path, key, kind in _PAGES:
-        if key in _object((yield from ask(Ask("GET", _beside(base_url, path))))):
+        if key in (yield from ask(Ask("GET", _beside(base_url, path)))).object:
             return kind
     return "other"
 
@@ -68,14 +72,13 @@ _PAGES: tuple[tuple[str, str, ServerKind], ...] = (
 
 def _is_old_vllm(base_url: str) -> Steps[bool]:
     answer = yield from ask(Ask("GET", _beside(base_url, "/version")))
-    numbers = str(_object(answer).get("version", "")).split(".")[:2]
+    numbers = str(answer.object.get("version", "")).split(".")[:2]
     if len(numbers) < 2 or not all(number.isdecimal() for number in numbers):
         return False
     return tuple(map(int, numbers)) < _FIRST_VLLM
 
 
 def _beside(base_url: str, path: str) -> str:
-    """A page of the server's own, which stands beside those of OpenAI's API."""
     return base_url.rstrip("/").removesuffix("/v1") + path
 
 
@@ -86,14 +89,6 @@ def _choose(model: str | None, served: list[str]) -> str:
         return served[0]
     names = f"it has {', '.join(served)}" if served else "it does not say which it has"
     raise InvalidRequest(f"name the server's model with model=: {names}")
-
-
-def _object(answer: Answer) -> dict[str, Any]:
-    try:
-        value = json.loads(answer.text) if answer.is_ok else {}
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _why_not(base_url: str, answer: Answer) -> str:

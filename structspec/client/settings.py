@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from structspec.checks import check_integers
@@ -49,12 +48,3 @@ class ClientSettings:
         """Those of every request."""
         key = self.api_key or os.environ.get(_KEY)
         return {"authorization": f"Bearer {key}"} if key else {}
-
-
-def load_httpx() -> Any:
-    """The HTTP library; raises where it is not installed."""
-    try:
-        import httpx2
-    except ImportError:
-        raise InvalidRequest("Client needs httpx2: pip install 'structspec-sdk[client]'") from None
-    return httpx2

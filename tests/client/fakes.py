@@ -15,6 +15,7 @@ BASE = "http://somewhere:8000/v1"
 PAGES: dict[str, dict[str, Any]] = {  # what each kind of server answers to a GET
     "structspec": {"/v1/models": "structspec"},
     "vllm": {"/v1/models": "vllm", "/version": {"version": "0.33.0"}},
+    "old vllm": {"/v1/models": "vllm", "/version": {"version": "0.10.1"}},
     "sglang": {"/v1/models": "sglang"},
     "llama.cpp": {"/v1/models": "llamacpp"},
     "other": {"/v1/models": "library"},
@@ -96,40 +97,43 @@ class Blocking:
     """Calls through Client."""
 
     def __init__(self, fake: Fake, **settings: Any) -> None:
-        http = httpx2.Client(transport=httpx2.MockTransport(fake.answer))
-        self.client = Client(fake.base_url, http_client=http, **_settings(fake, settings))
+        self.client = Client(fake.base_url, http_client=_http(fake), **_settings(fake, settings))
 
-    def generate(self, *args: Any, **options: Any) -> Any:
-        return self.client.generate(*args, **options)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """A call by its name; streams come as lists."""
 
-    def generate_raw(self, *args: Any, **options: Any) -> Any:
-        return self.client.generate_raw(*args, **options)
+        def call(*args: Any, **options: Any) -> Any:
+            given = getattr(self.client, name)(*args, **options)
+            return list(given) if name.startswith("stream") else given
 
-    def stream(self, *args: Any, **options: Any) -> list[str]:
-        return list(self.client.stream(*args, **options))
+        return call
 
 
 class Awaited:
     """The same calls through AsyncClient."""
 
     def __init__(self, fake: Fake, **settings: Any) -> None:
-        async def answer(request: httpx2.Request) -> httpx2.Response:
-            return fake.answer(request)
-
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+        http = _http(fake)
         self.client = AsyncClient(fake.base_url, http_client=http, **_settings(fake, settings))
 
-    def generate(self, *args: Any, **options: Any) -> Any:
-        return asyncio.run(self.client.generate(*args, **options))
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """A call by its name; streams come as lists."""
 
-    def generate_raw(self, *args: Any, **options: Any) -> Any:
-        return asyncio.run(self.client.generate_raw(*args, **options))
+        async def read(*args: Any, **options: Any) -> list[Any]:
+            return [part async for part in getattr(self.client, name)(*args, **options)]
 
-    def stream(self, *args: Any, **options: Any) -> list[str]:
-        async def read() -> list[str]:
-            return [piece async for piece in self.client.stream(*args, **options)]
+        async def call(*args: Any, **options: Any) -> Any:
+            return await getattr(self.client, name)(*args, **options)
 
-        return asyncio.run(read())
+        made = read if name.startswith("stream") else call
+        return lambda *args, **options: asyncio.run(made(*args, **options))
+
+
+def _http(fake: Fake) -> httpx2.AsyncClient:
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        return fake.answer(request)
+
+    return httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
 
 
 def _settings(fake: Fake, settings: dict[str, Any]) -> dict[str, Any]:

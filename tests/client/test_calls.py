@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from structspec import GrammarError, InvalidRequest, OutputInvalid, ServerError, Truncated
 from structspec.client.answers import StreamReader
-from structspec.options import resolve_options
 from tests.client.fakes import PAGES, Connect, Fake, Lines
 
 KINDS = [*PAGES, "openai"]
@@ -135,9 +135,9 @@ def test_a_stream_reads_the_same_however_it_is_cut(text: str, size: int) -> None
         for one in text
     ]
     data = "".join([*lines, ": ping\n\ndata: [DONE]\n\n"]).encode()
-    reader = StreamReader(resolve_options({}), None)
+    reader = StreamReader(None)
     read = [reader.feed(data[at : at + size]) for at in range(0, len(data), size)]
-    assert "".join(read) == text == reader.finish().text
+    assert "".join(read) + reader.finish() == text == reader.said.text
 
 
 def test_a_stream_is_validated_behind_its_last_piece(connect: Connect) -> None:
@@ -167,9 +167,18 @@ def test_a_stream_that_cannot_be_read_is_an_error(connect: Connect) -> None:
             connect(Fake("vllm", Lines(f"{line}\n\n"))).stream("?")
 
 
-def test_a_stream_of_what_comes_wrapped_is_refused(connect: Connect) -> None:
-    with pytest.raises(InvalidRequest, match="generate"):
-        connect(Fake("openai")).stream("?", schema=list[int])
+class Letter(BaseModel):
+    a: str
+
+
+def test_a_stream_of_what_comes_wrapped_is_taken_out_as_it_comes(connect: Connect) -> None:
+    fake = Fake("openai", '{ "value" : [{"a": "}"}, {"a": ""}] }\n')
+    pieces = connect(fake).stream("?", schema=list[Letter])
+    assert "".join(pieces) == '[{"a": "}"}, {"a": ""}]'
+    assert connect(fake).stream_items("?", schema=list[Letter]) == [Letter(a="}"), Letter(a="")]
+    assert connect(Fake("openai", '{"value": "b"}')).stream("?", choices=["a", "b"]) == ["b"]
+    with pytest.raises(OutputInvalid):
+        connect(Fake("openai", '{"value": 1, "b": 2}')).stream("?", schema=list[int])
 
 
 def test_a_stream_that_was_cut_is_told(connect: Connect) -> None:

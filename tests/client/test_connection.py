@@ -71,9 +71,10 @@ def test_a_server_whose_models_say_nothing_is_known_by_its_pages(
     assert found_kind({"/v1/models": "somebody", **pages}) == kind
 
 
-def test_a_vllm_that_would_ignore_constraints_is_not_trusted_with_them() -> None:
-    old = {"/v1/models": "vllm", "/version": {"version": "0.10.2"}}
-    assert found_kind(old) == "other"
+def test_a_vllm_that_would_ignore_its_newer_fields_is_known_as_such() -> None:
+    for version, kind in (("0.10.2", "old vllm"), ("0.11.0", "vllm"), ("dev", "vllm")):
+        pages = {"/v1/models": "vllm", "/version": {"version": version}}
+        assert found_kind(pages) == kind
 
 
 def test_a_server_is_asked_once_what_it_is(connect: Connect) -> None:
@@ -115,7 +116,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 @pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"])
 def test_a_url_without_a_path_means_v1(url: str) -> None:
     with Client(url) as client:
-        assert client._settings.url("models") == "http://h:1/v1/models"
+        assert client._service._settings.url("models") == "http://h:1/v1/models"
 
 
 def failing(status: int, **error: Any) -> tuple[int, dict[str, Any]]:

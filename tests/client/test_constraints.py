@@ -47,6 +47,12 @@ TOLD: dict[str, dict[str, Any]] = {
         "ebnf": {"structured_outputs": {"grammar": EBNF}},
         "lark": {"structured_outputs": {"grammar": LARK}},
     },
+    "old vllm": {
+        "regex": {"guided_regex": "[ab]"},
+        "choices": {"guided_choice": ["a", "b"]},
+        "ebnf": {"guided_grammar": EBNF},
+        "lark": {"guided_grammar": LARK},
+    },
     "sglang": {
         "regex": {"regex": "[ab]"},
         "choices": {"regex": "(a|b)"},
@@ -68,7 +74,17 @@ ASKED: dict[str, dict[str, Any]] = {
     "ebnf": {"grammar": EBNF},
     "lark": {"grammar": LARK},
 }
-FIELDS = ("structured_outputs", "regex", "ebnf", "grammar", "response_format", "json_schema")
+FIELDS = (
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "structured_outputs",
+    "regex",
+    "ebnf",
+    "grammar",
+    "response_format",
+    "json_schema",
+)
 CASES = [(kind, what) for kind, told in TOLD.items() for what in told]
 
 
