@@ -81,6 +81,7 @@ class Service:
         config: EngineConfig | None = None,
         hooks: Mapping[HookName, Hook] | None = None,
     ) -> None:
+        self.model_name = str(model)
         self._hooks = Hooks(hooks)
         self._request_ids = itertools.count()
         target = choose_device(device)

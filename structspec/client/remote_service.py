@@ -110,6 +110,11 @@ class RemoteService:
             weakref.WeakKeyDictionary()
         )
 
+    @property
+    def model_name(self) -> str | None:
+        """The model that is asked; None where the server was not asked yet which it has."""
+        return self._model if self._server is None else self._server.model
+
     def resolve(self, options: GenerateOptions) -> Task:
         """As Runner says; also what no server can be asked for is an InvalidRequest."""
         refuse_local(options)
