@@ -87,8 +87,11 @@ class Metrics:
     num_refused_tokens: int  # that were drawn without a mask, and then forbidden by a grammar
     request_success: Mapping[str, int]  # by "stop", "length", "abort" and "error"
     spec_decode: SpecDecodeMetrics
+    request_queue_time_seconds: Histogram  # from a request's arrival until it had KV blocks
     time_to_first_token_seconds: Histogram
-    inter_token_latency_seconds: Histogram  # between two steps that brought a request tokens
+    inter_token_latency_seconds: Histogram  # between two outputs: steps that brought it tokens
+    inter_token_latency_per_token_seconds: Histogram  # shared by the tokens that came together
+    request_time_per_output_token_seconds: Histogram  # of a finished request, its first not counted
     e2e_request_latency_seconds: Histogram
     grammar: GrammarMetrics
 

@@ -125,14 +125,23 @@ class MetricsRecorder:
         self._unfinished: dict[Request, None] = {}
         self._sums = _Sums()
         self._finished = dict.fromkeys(_FINISHED_REASONS.values(), 0)
+        self._queue = OpenHistogram(_REQUEST_BOUNDS)
         self._first_token = OpenHistogram(_FIRST_TOKEN_BOUNDS)
         self._gaps = OpenHistogram(_GAP_BOUNDS)
+        self._gaps_per_token = OpenHistogram(_GAP_BOUNDS)
+        self._per_token = OpenHistogram(_GAP_BOUNDS)
         self._latency = OpenHistogram(_REQUEST_BOUNDS)
 
     def added(self, request: Request) -> None:
         """A request was queued."""
         with self._lock:
             self._unfinished[request] = None
+
+    def begun(self, request: Request) -> None:
+        """It has KV blocks now; again, where it was preempted."""
+        if request.stats.queue_s is None:
+            request.stats.queue_s = self._clock() - request.arrival_time
+            self._queue.observe(request.stats.queue_s)
 
     def finished(self, request: Request) -> None:
         """It has ended, for the reason that it says."""
@@ -141,18 +150,23 @@ class MetricsRecorder:
             self._unfinished.pop(request, None)
             self._sums.add(request)
             self._finished[_FINISHED_REASONS[request.finish_reason]] += 1
-            if request.stats.first_token_s is not None:
-                self._first_token.observe(request.stats.first_token_s)
+            first_token_s, num_more = request.stats.first_token_s, request.num_output_tokens - 1
+            if first_token_s is not None:
+                self._first_token.observe(first_token_s)
+                if num_more > 0:
+                    seconds = request.token_time - request.arrival_time - first_token_s
+                    self._per_token.observe(seconds / num_more)
             self._latency.observe(self._clock() - request.arrival_time)
 
-    def got_tokens(self, now: float, before: Mapping[float, int]) -> None:
-        """Requests got tokens now: how many of them had their last ones at each moment before.
+    def got_tokens(self, now: float, gaps: Mapping[tuple[float, int], int]) -> None:
+        """Requests got tokens now: how many of them so many, their last ones at a moment before.
 
-        At 0 are those that had none.
+        At 0 are those that had none yet.
         """
-        for moment, count in before.items():
-            if moment:
+        for (moment, num_tokens), count in gaps.items():
+            if moment and num_tokens:
                 self._gaps.observe(now - moment, count)
+                self._gaps_per_token.observe((now - moment) / num_tokens, count * num_tokens)
 
     def snapshot(self) -> Metrics:
         """Everything as it is now, that of unfinished requests included."""
@@ -163,7 +177,7 @@ class MetricsRecorder:
                 sums.add(request)
             firsts = [r.stats.first_token_s for r in unfinished]
             first_token = self._first_token.frozen([s for s in firsts if s is not None])
-            latency = self._latency.frozen()
+            latency, per_token = self._latency.frozen(), self._per_token.frozen()
         counts = sums.counts
         num_running = sum(r.status is RequestStatus.RUNNING for r in unfinished)
         return Metrics(
@@ -179,8 +193,11 @@ class MetricsRecorder:
             num_refused_tokens=counts["refused"],
             request_success=finished,
             spec_decode=sums.as_spec_decode(),
+            request_queue_time_seconds=self._queue.frozen(),
             time_to_first_token_seconds=first_token,
             inter_token_latency_seconds=self._gaps.frozen(),
+            inter_token_latency_per_token_seconds=self._gaps_per_token.frozen(),
+            request_time_per_output_token_seconds=per_token,
             e2e_request_latency_seconds=latency,
             grammar=self._grammar(),
         )

@@ -38,8 +38,11 @@ _GRAMMAR_COUNTERS = {  # of a GrammarMetrics, which ends them in `_total`
     "num_grammar_timeout": "Of these, out of time.",
 }
 _HISTOGRAMS = {
+    "request_queue_time_seconds": "From a request's arrival until it had KV blocks.",
     "time_to_first_token_seconds": "From a request's arrival on.",
-    "inter_token_latency_seconds": "Between two steps that brought a request tokens.",
+    "inter_token_latency_seconds": "Per output: between two steps that brought a request tokens.",
+    "inter_token_latency_per_token_seconds": "The same, shared by the tokens of the later step.",
+    "request_time_per_output_token_seconds": "A request's mean, its first token not counted.",
     "e2e_request_latency_seconds": "From a request's arrival to its end.",
     "grammar.grammar_compilation_time_seconds": "Of grammars that were compiled.",
 }

@@ -8,8 +8,8 @@ import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from structspec.constraint import find_half_character
 from structspec.errors import InvalidRequest, StructspecError
@@ -207,6 +207,7 @@ class RequestStats:
     backend: str | None = None
     num_preemptions: int = 0
     num_cached_tokens: int = 0  # known tokens found in the KV cache rather than computed
+    queue_s: float | None = None  # from its arrival until it had KV blocks
     first_token_s: float | None = None  # from its arrival to its first token
     seconds: float = 0.0
 
@@ -219,6 +220,11 @@ class RequestStats:
     def accepted_per_position(self) -> list[int]:
         """In how many of them it was accepted."""
         return at_least(self.accepted_lengths)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON."""
+        by_position = ("drafted_per_position", "accepted_per_position")
+        return {**asdict(self), **{name: getattr(self, name) for name in by_position}}
 
     @property
     def mean_acceptance_length(self) -> float:

@@ -138,9 +138,55 @@ def test_a_request_counts_the_same_before_and_after_it_is_finished() -> None:
 
 def test_gaps_between_tokens_are_counted_by_their_length_and_first_tokens_have_none() -> None:
     recorder = MetricsRecorder(Clock())
-    recorder.got_tokens(10.0, {0.0: 5, 9.5: 3, 8.0: 1})
+    recorder.got_tokens(10.0, {(0.0, 1): 5, (9.5, 1): 3, (8.0, 1): 1, (9.0, 0): 7})
     histogram = recorder.snapshot().inter_token_latency_seconds
     assert (histogram.count, histogram.sum) == (4, 3 * 0.5 + 2.0)
+
+
+def test_what_is_per_output_per_token_and_per_request_is_told_apart() -> None:
+    """One request, in seconds: it comes at 1, begins at 1.5, and at 3 has its first two tokens,
+    at 4 one more, at 6 four at once. So there are two gaps between outputs, of 1 and 2; of tokens
+    five, one of 1 and four of 2 / 4; and the six tokens behind the first took (6 - 3) / 6 each.
+    """
+    clock, request = Clock(), make_request()
+    recorder, request.arrival_time = MetricsRecorder(clock), 1.0
+    recorder.added(request)
+    for clock.now in (1.5, 2.0):  # preempted between the two
+        recorder.begun(request)
+    for clock.now, num_tokens in ((3.0, 2), (4.0, 1), (6.0, 4)):
+        recorder.got_tokens(clock.now, {(request.token_time, num_tokens): 1})
+        request.token_time, request.token_ids = clock.now, [*request.token_ids, *[1] * num_tokens]
+        request.stats.first_token_s = request.stats.first_token_s or clock.now - 1.0
+    clock.now = 7.0
+    finish(recorder, request)
+    metrics = recorder.snapshot()
+    assert {
+        name: (histogram.count, histogram.sum)
+        for name in (
+            "request_queue_time_seconds",
+            "time_to_first_token_seconds",
+            "inter_token_latency_seconds",
+            "inter_token_latency_per_token_seconds",
+            "request_time_per_output_token_seconds",
+            "e2e_request_latency_seconds",
+        )
+        for histogram in (getattr(metrics, name),)
+    } == {
+        "request_queue_time_seconds": (1, 0.5),
+        "time_to_first_token_seconds": (1, 2.0),
+        "inter_token_latency_seconds": (2, 1.0 + 2.0),
+        "inter_token_latency_per_token_seconds": (5, 1.0 + 4 * 0.5),
+        "request_time_per_output_token_seconds": (1, 3.0 / 6),
+        "e2e_request_latency_seconds": (1, 6.0),
+    }
+
+
+def test_one_token_alone_has_no_time_per_output_token() -> None:
+    recorder, request = MetricsRecorder(Clock()), make_request()
+    request.token_ids.append(1)
+    request.stats.first_token_s = 1.0
+    finish(recorder, request)
+    assert recorder.snapshot().request_time_per_output_token_seconds.count == 0
 
 
 def test_throughput_is_what_came_between_two_snapshots() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 
@@ -170,7 +170,7 @@ class Scheduler:
         `num_valid` of each request's guesses the grammar takes; None: all.
         """
         now = time.perf_counter()
-        last_times: defaultdict[float, int] = defaultdict(int)  # of those with new tokens
+        gaps: Counter[tuple[float, int]] = Counter()  # since when, and how many tokens came
         for index, scheduled in enumerate(batch.requests):
             request = scheduled.request
             if request.status is RequestStatus.FINISHED:  # since this step was planned
@@ -187,18 +187,19 @@ class Scheduler:
             elif scheduled.is_sampled and request.is_grammar_pending:
                 self._park(scheduled, output, index)
             elif scheduled.is_sampled:
+                last_time, num_before = request.token_time, len(request.token_ids)
                 if output.token_ids[index] or draft.num_certain[index]:
-                    last_times[request.token_time] += 1
                     request.token_time = now
                 num_invalid = 0
                 if num_valid and draft.token_ids[index]:
                     num_invalid = len(draft.guesses[index]) - num_valid[index]
                 self._take_tokens(scheduled, draft, output, index, num_invalid)
+                gaps[last_time, len(request.token_ids) - num_before] += 1
                 if index in output.dead_ends and not request.is_finished:
                     self._finish(request, "error", request.error)
             elif scheduled.num_preemptions == request.stats.num_preemptions:
                 self._block_manager.keep(request, scheduled.first_position + scheduled.num_tokens)
-        self.recorder.got_tokens(now, last_times)
+        self.recorder.got_tokens(now, gaps)
         self.draft_slots.landed(batch, draft, now)
 
     def take_news(self) -> list[Request]:
@@ -222,8 +223,7 @@ class Scheduler:
             new = [*drafts[:num_certain], *new]
         request.num_pending -= num_certain + 1
         was_guessed = len(drafts) > num_certain
-        if was_guessed:
-            request.is_held = False
+        request.is_held &= not was_guessed
         stats.num_target_steps += bool(new)
         if stats.first_token_s is None and new:
             stats.first_token_s = request.token_time - request.arrival_time
@@ -351,6 +351,7 @@ class Scheduler:
             request.stats.num_cached_tokens += num_cached
             self._waiting.popleft()
             request.status = RequestStatus.RUNNING
+            self.recorder.begun(request)
             self._running.append(request)
             self._running.sort(key=lambda running: running.request_id)
             if num_tokens > 0:
@@ -366,12 +367,11 @@ class Scheduler:
         """
         parked = []
         for request in [*self._running, *self._waiting]:
-            if request.compiled is None or request.matcher is not None:
-                continue
-            if not request.compiled.done():
+            compiled = request.compiled
+            if compiled is None or request.matcher is not None or not compiled.done():
                 continue
             try:
-                request.start_matching(request.compiled.result())
+                request.start_matching(compiled.result())
             except StructspecError as error:
                 self.fail(request, error)
             except CancelledError:

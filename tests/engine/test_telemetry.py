@@ -40,8 +40,15 @@ def test_a_snapshot_sums_what_the_requests_say() -> None:
         # a gap between any two steps that brought a request tokens
         num_steps = sum(one.num_target_steps for one in stats)
         assert metrics.inter_token_latency_seconds.count == num_steps - 3
+        # the tokens of those steps share the same times; what came with a first token has none
+        per_output = metrics.inter_token_latency_seconds
+        per_token = metrics.inter_token_latency_per_token_seconds
+        assert per_output.count <= per_token.count <= metrics.generation_tokens - 3
+        assert per_token.sum == pytest.approx(per_output.sum)
+        assert metrics.request_queue_time_seconds.count == 3
         toy.run(requests)
     assert metrics.prompt_tokens == 9
+    assert metrics.request_time_per_output_token_seconds.count == 3
     assert sum(metrics.request_success.values()) == 3
 
 
