@@ -8,6 +8,7 @@ to MIN_ROWS, and a decode step is bit-identical to the same row inside a batch o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,11 @@ from torch import Tensor
 from structspec.kernels.invariant_linear import invariant_linear
 
 MIN_ROWS = 4  # fewer rows take longer, and one row alone has other bits
+
+# For each number of rows it has met with each shape of weights, torch keeps what it has prepared for
+# oneDNN, half a megabyte: 1,024 of them by default, which would be a server's largest use of memory.
+# oneDNN's own cache makes them again in a tenth of a millisecond. Read at the first product.
+os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
 
 
 _Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # of x, weight and bias
