@@ -32,6 +32,7 @@ from structspec.server.bodies import (
 )
 from structspec.server.chat import prepare_chat
 from structspec.server.chat_body import Head
+from structspec.server.choosing import choose, read_choices
 from structspec.server.errors import ApiError, to_api_error
 from structspec.server.gate import Gate, cancelled_with_client
 from structspec.server.responses import prepare_response
@@ -54,6 +55,7 @@ def make_app(service: Service, settings: ServerSettings) -> Starlette:
         Route("/v1/responses", server.guarded(server.responses), methods=["POST"]),
         Route("/v1/responses/{response_id}", server.guarded(server.response), methods=["GET"]),
         Route("/v1/responses/{response_id}", server.guarded(server.forget), methods=["DELETE"]),
+        Route("/v1/choose", server.guarded(server.choose), methods=["POST"]),
         Route("/v1/models", server.guarded(server.models)),
         Route("/v1/models/{model:path}", server.guarded(server.model)),
         Route("/tokenize", server.guarded(server.tokenize), methods=["POST"]),
@@ -159,6 +161,14 @@ class _Server:
             partial(responses_endpoint.respond, *where),
             partial(responses_endpoint.stream_response, *where),
         )
+
+    async def choose(self, request: Request) -> Response:
+        """POST /v1/choose."""
+        data = await self._gate.read(request)
+        body = read_choices(data)
+        with self._gate.holding(len(data)), self._gate.entered(len(body.choices)):
+            async with cancelled_with_client(request):
+                return JSONResponse(await choose(self._service, self._settings, body))
 
     async def response(self, request: Request) -> Response:
         """GET /v1/responses/ID."""
