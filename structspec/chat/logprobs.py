@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from structspec.request import Request
+from structspec.token_detail import TokenDetail
 from structspec.token_logprob import TokenLogprob
 from structspec.vocabulary import Vocabulary
 
-_FLOOR = -9999.0  # JSON has no infinity
+FLOOR = -9999.0  # JSON has no infinity
+
+_Told = TypeVar("_Told", TokenLogprob, TokenDetail)
 
 
 class LogprobsReader:
@@ -31,9 +34,13 @@ class LogprobsReader:
 
     def take_raw(self) -> list[TokenLogprob]:
         """New ones as the engine has them."""
+        return self.unread(self._request.logprobs)
+
+    def unread(self, told: list[_Told]) -> list[_Told]:
+        """What is new, since the last call, of what is told of each token."""
         reasoning = self._request.reasoning
         num_before = 0 if reasoning is None else reasoning.num_before
-        new = self._request.logprobs[self._num_read :]  # the engine only appends
+        new = told[self._num_read :]  # the engine only appends
         first, self._num_read = self._num_read, self._num_read + len(new)
         stops = self._vocabulary.stop_token_ids
         return [
@@ -43,13 +50,14 @@ class LogprobsReader:
         ]
 
     def _entry(self, one: TokenLogprob) -> dict[str, Any]:
-        top = [self._token(token_id, logprob) for token_id, logprob in one.top]
-        return {**self._token(one.token_id, one.logprob), "top_logprobs": top}
+        top = [self.token(token_id, logprob) for token_id, logprob in one.top]
+        return {**self.token(one.token_id, one.logprob), "top_logprobs": top}
 
-    def _token(self, token_id: int, logprob: float) -> dict[str, Any]:
+    def token(self, token_id: int, logprob: float) -> dict[str, Any]:
+        """A token and how likely it is."""
         data = self._vocabulary.spell_bytes([token_id])
         text = data.decode("utf-8", "replace")
-        return {"token": text, "bytes": [*data], "logprob": max(logprob, _FLOOR)}
+        return {"token": text, "bytes": [*data], "logprob": max(logprob, FLOOR)}
 
     def columns(self) -> dict[str, Any]:
         """All of them as /v1/completions has them."""

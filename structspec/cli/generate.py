@@ -108,7 +108,7 @@ def as_json(generation: Generation, *, is_json: bool) -> str:
             **_logprobs_as_json(generation),
             "finish_reason": generation.finish_reason,
             "usage": dataclasses.asdict(generation.usage),
-            "stats": _stats_as_json(generation.stats),
+            "stats": generation.stats.to_dict(),
             "num_attempts": generation.num_attempts,
             "report": None if generation.report is None else dataclasses.asdict(generation.report),
         },
@@ -124,14 +124,6 @@ def _logprobs_as_json(generation: Generation) -> dict[str, Any]:
         for name, entries in told.items()
         if entries is not None
     }
-
-
-def _stats_as_json(stats: RequestStats) -> dict[str, Any]:
-    by_position = {
-        "drafted_per_position": stats.drafted_per_position,
-        "accepted_per_position": stats.accepted_per_position,
-    }
-    return {**dataclasses.asdict(stats), **by_position}
 
 
 def describe(generation: Generation) -> str:

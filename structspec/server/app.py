@@ -35,6 +35,7 @@ from structspec.server.chat_body import Head
 from structspec.server.choosing import choose, read_choices
 from structspec.server.errors import ApiError, to_api_error
 from structspec.server.gate import Gate, cancelled_with_client
+from structspec.server.playground import playground_routes
 from structspec.server.responses import prepare_response
 from structspec.server.settings import ServerSettings
 from structspec.server.sse import HEADERS
@@ -60,6 +61,7 @@ def make_app(service: Service, settings: ServerSettings) -> Starlette:
         Route("/v1/models/{model:path}", server.guarded(server.model)),
         Route("/tokenize", server.guarded(server.tokenize), methods=["POST"]),
         Route("/detokenize", server.guarded(server.detokenize), methods=["POST"]),
+        *playground_routes(),
         Route("/health", server.health),
         Route("/ready", server.ready),
         Route("/metrics", server.metrics),

@@ -81,6 +81,7 @@ class ChatBody(SamplingFields):
     prediction: Json | None = None
     reasoning_effort: str | None = None
     thinking_token_budget: int | None = None
+    token_details: int | None = None  # ours
     include_reasoning: bool | None = None
     chat_template_kwargs: Json | None = None
 

@@ -196,6 +196,8 @@ def _read_rest(body: ChatBody) -> dict[str, Any]:
         raise refuse("top_logprobs needs logprobs to be true", "top_logprobs")
     if body.logprobs:
         options["logprobs"] = body.top_logprobs or 0
+    if body.token_details is not None:
+        options["token_details"] = body.token_details
     if body.reasoning_effort == "none":
         options["reasoning"] = False
     if body.thinking_token_budget is not None:

@@ -161,6 +161,11 @@ class Chunks:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
         return self._chunk(dump([choice]), self._usage)
 
+    def details(self, index: int, details: dict[str, Any]) -> bytes:
+        """Where a choice's new tokens came from."""
+        choice = {"index": index, "delta": {}, "logprobs": None, "finish_reason": None}
+        return self._chunk(dump([{**choice, "structspec": details}]), self._usage)
+
     def end(self, index: int, reason: str) -> bytes:
         """A choice is done."""
         choice = {"index": index, "delta": {}, "logprobs": None, "finish_reason": reason}

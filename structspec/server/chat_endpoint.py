@@ -26,6 +26,7 @@ from structspec.server.chat_body import (
 )
 from structspec.server.runs import Outcome, Piece, read_all, run_all
 from structspec.server.sse import DONE, error_event
+from structspec.server.token_details import TokenDetailsReader
 from structspec.service import Service
 
 
@@ -48,7 +49,9 @@ def _choice(service: Service, job: Job, index: int, outcome: Outcome) -> dict[st
     reason = finish_reason(request, has_calls=bool(message.calls))
     logprobs = LogprobsReader(request, service.vocabulary)
     told = logprobs_body(logprobs.take()) if logprobs.is_on else None
-    return choice_body(index, message.body(), reason, told)
+    body = choice_body(index, message.body(), reason, told)
+    details = TokenDetailsReader(request, service.vocabulary)
+    return {**body, "structspec": details.body(is_last=True)} if details.is_on else body
 
 
 def written_text(service: Service, job: Job, outcome: Outcome) -> str:
@@ -77,7 +80,9 @@ class ChoiceReader:
         self._reader: CallReader | None = job.reader()
         self._spelled = make_spelled(service, job, index)
         self._tells_reasoning = job.tells_reasoning
-        self._logprobs = LogprobsReader(job.prepared[index].request, service.vocabulary)
+        request = job.prepared[index].request
+        self._logprobs = LogprobsReader(request, service.vocabulary)
+        self.details = TokenDetailsReader(request, service.vocabulary)
         self.has_calls = False
 
     def take(self, piece: Piece) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
@@ -125,6 +130,8 @@ async def stream_chat(
         prepared, reader = job.prepared[piece.index], readers[piece.index]
         for delta, logprobs in reader.take(piece):
             yield chunks.delta(piece.index, delta, logprobs)
+        if reader.details.is_on:
+            yield chunks.details(piece.index, reader.details.body(is_last=piece.is_finished))
         if not piece.is_finished:
             continue
         if (error := job.failure(result_of(service, prepared))) is not None:
