@@ -19,10 +19,12 @@ from structspec.kernels.invariant_linear import invariant_linear
 
 MIN_ROWS = 4  # fewer rows take longer, and one row alone has other bits
 
-# For each number of rows it has met with each shape of weights, torch keeps what it has prepared for
-# oneDNN, half a megabyte: 1,024 of them by default, which would be a server's largest use of memory.
-# oneDNN's own cache makes them again in a tenth of a millisecond. Read at the first product.
+# torch prepares its products for each number of rows it meets with each shape of weights, and keeps
+# 1,024 of them, half a megabyte each; oneDNN beneath it keeps as many. A server meets hundreds, and
+# they would be its largest use of memory. A step asks for five shapes, layer by layer, so few must
+# be at hand, but what oneDNN has to make again takes a millisecond. Read at the first product.
 os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512")
 
 
 _Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # of x, weight and bias
