@@ -225,12 +225,15 @@ class AsyncCalls(AsyncStreams):
         tools: Sequence[Callable[..., Any]],
         *,
         tool_choice: str = "auto",
+        parallel: bool = True,
         max_rounds: int = DEFAULT_MAX_ROUNDS,
         **options: Unpack[GenerateOptions],
     ) -> ToolRun:
         """As LLM.run_tools; the calls of one round run together, plain functions on threads."""
         template = self._service.chat_template
-        conversation = ToolConversation(prompt, tools, template, options, max_rounds, tool_choice)
+        conversation = ToolConversation(
+            prompt, tools, template, options, max_rounds, tool_choice, parallel
+        )
         while not conversation.is_over:
             [result] = await self._run([self._service.prepare_turn(conversation)])
             calls = conversation.take(result)

@@ -247,6 +247,7 @@ class Calls(Streams):
         tools: Sequence[Callable[..., Any]],
         *,
         tool_choice: str = "auto",
+        parallel: bool = True,
         max_rounds: int = DEFAULT_MAX_ROUNDS,
         **options: Unpack[GenerateOptions],
     ) -> ToolRun:
@@ -254,12 +255,15 @@ class Calls(Streams):
 
         Their signatures and docstrings say what the model may call, see `to_tools`; arguments are
         always valid, and typed when they arrive. What a call raises is told to the model as its
-        result. `tool_choice` "required" or a tool's name has the first output be a call; after
-        `max_rounds` rounds of calls there has to be an answer: text, or of `schema=` a validated
-        value. Coroutine functions run in an event loop of their own.
+        result. `tool_choice` "required" or a tool's name has the first output be a call; without
+        `parallel` an output makes one call at most; after `max_rounds` rounds of calls there has to
+        be an answer: text, or of `schema=` a validated value. Coroutine functions run in an event
+        loop of their own.
         """
         template = self._service.chat_template
-        conversation = ToolConversation(prompt, tools, template, options, max_rounds, tool_choice)
+        conversation = ToolConversation(
+            prompt, tools, template, options, max_rounds, tool_choice, parallel
+        )
         while not conversation.is_over:
             [result] = self._run([self._service.prepare_turn(conversation)])
             for call in conversation.take(result):

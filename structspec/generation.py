@@ -17,6 +17,7 @@ from structspec.options import Task
 from structspec.request import NO_USAGE, FinishReason, Request, RequestStats, Usage
 from structspec.token_detail import TokenDetail
 from structspec.token_logprob import TokenLogprob
+from structspec.tool_answer import read_answer
 from structspec.vocabulary import Vocabulary
 
 
@@ -129,7 +130,7 @@ def _to_value(
         written = [t for t in token_ids if t not in stops]
         text = vocabulary.spell_bytes(written).decode(errors="replace")
     is_ignored = task.on_unsupported == "ignore" and not compiled.report.exact
-    return target.read(text) if is_ignored else target.validate(text)
+    return read_answer(target.read(text) if is_ignored else target.validate(text), task)
 
 
 def is_complete(

@@ -133,6 +133,7 @@ class Task:
     prediction: str | tuple[int, ...] = ()
     reasoning: Reasoning | None = None
     retry_feedback: bool = False
+    answer: SchemaTarget | None = None  # what reads an answer that is written instead of calls
 
     @property
     def unheld(self) -> tuple[Finding, ...]:

@@ -15,6 +15,7 @@ from structspec.prompts import Prompt, to_messages
 from structspec.request import NO_USAGE, Usage
 from structspec.results import Result
 from structspec.text_target import target_of
+from structspec.tool_answer import ToolAnswer
 from structspec.tool_calls import ToolCall
 from structspec.tool_functions import ToolFunction, to_tools
 from structspec.tool_prompt import choose_envelope, has_tools, tell_tools
@@ -61,6 +62,7 @@ class ToolConversation:
         options: GenerateOptions,
         max_rounds: int,
         tool_choice: str = "auto",
+        parallel: bool = True,
     ) -> None:
         """`template` is the model's chat template; raises InvalidRequest and GrammarError."""
         if type(max_rounds) is not int or max_rounds < 1:
@@ -78,6 +80,7 @@ class ToolConversation:
                 f"tool_choice must be 'auto', 'required' or the name of a tool, not {tool_choice!r}"
             )
         self._tool_choice = tool_choice
+        self._parallel = parallel
         self._asked = _resolve(options, tools)
         self._messages = to_messages(prompt)
         self._shown = show_schema(self._messages, self._answer_target, self._asked.schema_in_prompt)
@@ -114,9 +117,11 @@ class ToolConversation:
             self._specs,
             self._envelope,
             choice=choice if self._num_rounds < self._max_rounds else "none",
+            parallel=self._parallel,
             response=constraint if isinstance(constraint, JsonSchema) else None,
         )
-        return replace(self._asked, constraint=tools, target=target_of(tools))
+        target = target_of(tools)
+        return replace(self._asked, constraint=tools, target=target, answer=self._answer_target)
 
     def take(self, result: Result) -> list[PendingCall]:
         """The calls that an output makes; none where it is the answer. Raises its error."""
@@ -126,7 +131,7 @@ class ToolConversation:
             raise result
         self._usage += result.usage
         self._num_rounds += 1
-        if isinstance(result.value, str):
+        if isinstance(result.value, str | ToolAnswer):
             self._take_answer(result.value)
             return []
         pending = [self._pending(call) for call in result.value]
@@ -151,13 +156,8 @@ class ToolConversation:
         messages = [*self._messages, *self._added]
         return ToolRun(self._answer, messages, self._usage, self._num_rounds)
 
-    def _take_answer(self, text: str) -> None:
-        target = self._answer_target
-        try:
-            self._answer = text if target is None else target.validate(text)
-        except GenerationError as error:
-            error.usage = self._usage
-            raise
+    def _take_answer(self, said: str | ToolAnswer) -> None:
+        text, self._answer = (said, said) if isinstance(said, str) else (said.text, said.value)
         self._added.append({"role": "assistant", "content": text})
         self.is_over = True
 

@@ -8,6 +8,7 @@ import functools
 import threading
 from collections.abc import Callable
 from enum import Enum
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -26,8 +27,10 @@ from structspec import (
 )
 from structspec.request import Usage
 from structspec.results import Result
+from structspec.tool_answer import ToolAnswer, read_answer
 from structspec.tool_conversation import ToolConversation, ToolRun
 from structspec.tool_functions import to_tool
+from tests.models.reference import save_tiny_model
 
 HERMES = "{{ tools }} <tool_call>"
 
@@ -211,7 +214,10 @@ def test_an_answer_is_held_to_its_schema_and_becomes_its_type() -> None:
     talking = talk(schema=Place, style="compact")
     assert talking.task.constraint.response.style == "compact"  # type: ignore[union-attr]
     assert "city" in talking.prompt[0][-1]["content"]  # the schema is shown
-    talking.take(says('{"city":"Ur"}'))
+    answer = read_answer('{"city":"Ur"}', talking.task)
+    assert answer == ToolAnswer('{"city":"Ur"}', Place(city="Ur"))
+    talking.take(says(answer))
+    assert talking.result.messages[-1] == {"role": "assistant", "content": '{"city":"Ur"}'}
     assert talking.result.answer == Place(city="Ur")
     assert talking.result.messages[0] == {"role": "user", "content": "Hi"}
 
@@ -223,13 +229,31 @@ def test_errors_carry_what_all_rounds_used() -> None:
         talking.take(GenerationError("cut", usage=Usage(5, 1)))
     assert caught.value.usage == Usage(15, 3)
 
-    class Never(BaseModel):
-        city: Annotated[str, AfterValidator(lambda text: int("x"))]
 
-    talking = talk(schema=Never)
-    with pytest.raises(OutputInvalid) as invalid:
-        talking.take(says('{"city": "Ur"}'))
-    assert invalid.value.usage == Usage(10, 2)
+def test_an_answer_that_only_python_refuses_is_drawn_again(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def refuse_first(text: str) -> str:
+        seen.append(text)
+        if len(seen) < 2:
+            raise ValueError("not yet")
+        return text
+
+    def later(n: Annotated[int, Field(ge=0, le=9)]) -> int:
+        return n + 1
+
+    class Late(BaseModel):
+        city: Annotated[str, Field(max_length=3), AfterValidator(refuse_first)]
+
+    save_tiny_model(tmp_path, "llama", max_position_embeddings=1024)
+    with LLM(tmp_path, config=EngineConfig(block_size=4)) as tiny:
+        tools = {"schema": Late, "max_rounds": 1, "parallel": False}
+        run = tiny.run_tools("Hi", [later], **tools)
+        assert run.answer.city == seen[-1] and len(seen) == 2
+        with pytest.raises(OutputInvalid, match="not yet") as caught:
+            seen.clear()
+            tiny.run_tools("Hi", [later], max_attempts=1, **tools)
+    assert caught.value.usage is not None and caught.value.usage.completion_tokens > 2
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from structspec.generation import Generation
 from structspec.json_value import parse_json
 from structspec.options import Task
 from structspec.request import NO_USAGE, RequestStats, Usage
+from structspec.tool_answer import read_answer
 from structspec.tool_calls import ToolCall, broken_calls
 
 
@@ -46,7 +47,7 @@ def reading(what: str, text: object) -> Iterator[None]:
         ) from None
 
 
-def read_answer(text: str) -> Said:
+def read_completion(text: str) -> Said:
     """The first choice of a body; raises ServerError for what is no chat completion."""
     with reading("answer is no chat completion and", text):
         body = json.loads(text)
@@ -117,7 +118,8 @@ def _value(said: Said, task: Task) -> Any:
         raise _cut(said)
     try:
         if isinstance(constraint, Tools):
-            return _calls(said, constraint, is_checked=task.on_unsupported != "ignore")
+            calls = _calls(said, constraint, is_checked=task.on_unsupported != "ignore")
+            return read_answer(calls, task)
         if target is not None:
             is_ignored = task.on_unsupported == "ignore"
             return target.read(said.text) if is_ignored else target.validate(said.text)

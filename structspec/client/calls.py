@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from structspec.client.answers import Said, StreamReader, read_answer
+from structspec.client.answers import Said, StreamReader, read_completion
 from structspec.client.attempt import Attempt
 from structspec.client.body import make_body
 from structspec.client.exchange import Answer, Ask, Steps, ask
@@ -26,7 +26,7 @@ def ask_whole(server: Server, attempt: Attempt, max_retries: int) -> Steps[Said]
     answer = yield from ask(Ask("POST", _CHAT, body), max_retries)
     if not answer.is_ok:
         raise to_error(answer, held)
-    said = read_answer(answer.text)
+    said = read_completion(answer.text)
     said.text = unwrapped(held, said.text)
     return said
 
