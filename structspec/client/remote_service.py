@@ -7,6 +7,7 @@ import itertools
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,6 +115,22 @@ class RemoteService:
     def model_name(self) -> str | None:
         """The model that is asked; None where the server was not asked yet which it has."""
         return self._model if self._server is None else self._server.model
+
+    def server(self) -> Server:
+        """What stands behind the URL, waited for: not to be called in the loop that asks.
+
+        Raises ServerError, and InvalidRequest where it has several models.
+        """
+        found: Future[Server] = Future()
+
+        async def look() -> None:
+            try:
+                found.set_result(await self._identified())
+            except BaseException as error:
+                found.set_exception(error)
+
+        self._loop.spawn(look())
+        return found.result()
 
     def resolve(self, options: GenerateOptions) -> Task:
         """As Runner says; also what no server can be asked for is an InvalidRequest."""

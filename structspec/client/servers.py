@@ -29,6 +29,7 @@ class Server:
     kind: ServerKind
     model: str
     base_url: str
+    max_model_len: int | None = None  # tokens of prompt and output together, where it says so
 
     def beside(self, path: str) -> str:
         """A page of the server's own, which stands beside those of OpenAI's API."""
@@ -53,7 +54,10 @@ def identify(base_url: str, model: str | None, max_retries: int) -> Steps[Server
         kind = yield from _look(base_url)
     if kind == "vllm" and (yield from _is_old_vllm(base_url)):
         kind = "old vllm"
-    return Server(kind, _choose(model, [str(one.get("id")) for one in models]), base_url)
+    name = _choose(model, [str(one.get("id")) for one in models])
+    lengths = [one.get("max_model_len") for one in models if one.get("id") == name]
+    length = next((one for one in lengths if isinstance(one, int)), None)
+    return Server(kind, name, base_url, length)
 
 
 def _look(base_url: str) -> Steps[ServerKind]:
