@@ -1,8 +1,9 @@
 """Calls of tools while they are written: names as soon as they are there, arguments as they grow.
 
-The grammar has fixed what may stand where, so the reader never searches: it knows the texts that a
-call may begin with, and the first that comes is a call. Text that might still become such a
-beginning is held back.
+The grammar has fixed what may stand where: no text before a call holds the text that begins one,
+and JSON is followed bracket by bracket. So what stands in a string, marks of calls among it,
+misleads nobody. Text that might still become a beginning is held back. Where an answer's schema
+lets it begin as a call does, nobody knows before the end, and so nothing is told before.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
+from structspec.call_likeness import may_look_like_a_call
 from structspec.constraint import Tools
+from structspec.errors import OutputInvalid
 from structspec.grammars.envelopes import ENVELOPES
 from structspec.grammars.tools import tools_of, written_name
+from structspec.tool_calls import validate_tool_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,9 @@ class CallReader:
         self._before_answer = fixed.before_answer
         # where calls and an answer are alternatives, all is decided by the first characters
         self._must_begin = tools.choice == "auto" and tools.response is not None
-        self._must_begin |= tools.choice not in ("auto", "none")
+        self._must_begin |= tools.choice not in ("auto", "none") or bool(self._before_answer)
+        self._tools = tools
+        self._is_undecided = may_look_like_a_call(tools)
         self._text = ""  # not told yet
         self._is_answer = False  # to its end
         self._num_calls = 0
@@ -69,7 +75,7 @@ class CallReader:
     def feed(self, text: str) -> Iterator[Event]:
         """What a new piece of text says."""
         self._text += text
-        while True:
+        while not self._is_undecided:
             if self._is_answer:
                 yield from self._answer(len(self._text))
                 return
@@ -82,8 +88,23 @@ class CallReader:
 
     def finish(self) -> Iterator[Event]:
         """What was held back, once the text has come to its end."""
-        if self._num_calls == 0:
+        if self._is_undecided:
+            yield from self._decide()
+        elif self._num_calls == 0:
             yield from self._answer(len(self._text))
+
+    def _decide(self) -> Iterator[Event]:
+        """Tell a whole text that may be both: calls if they are valid ones, else an answer."""
+        try:
+            said = validate_tool_calls(self._text, self._tools)
+        except OutputInvalid:  # cut short, as a rule
+            said = self._text
+        if isinstance(said, str):
+            yield from self._answer(len(self._text))
+            return
+        for index, call in enumerate(said):
+            yield CallBegins(index, call.name)
+            yield ArgumentsText(index, call.text)
 
     def _begin(self) -> Generator[Event, None, bool]:
         """Look for the next call; returns whether one was found, or that there will be none."""
