@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,21 @@ class Matcher(Protocol):
 Move = tuple[Matcher, Sequence[int]]  # a matcher and the tokens that it is to be moved by
 
 
+class Look(NamedTuple):
+    """A matcher, guesses behind its text, and how much is wanted: guesses and certain tokens."""
+
+    matcher: Matcher
+    token_ids: Sequence[int]
+    limit: int
+
+
+class Seen(NamedTuple):
+    """How many guesses a grammar takes, and the tokens that are certain behind them."""
+
+    num_taken: int
+    certain: list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class FillJob:
     """One request's rows in a batch of masks: 1 + len(draft_token_ids) from `first_row` on."""
@@ -182,6 +197,14 @@ class BatchMatching(Protocol):
         Says which it was, by its place (len(token_ids) for none), or what went wrong with it.
         """
 
+    def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
+        """What each grammar takes of some guesses, and what is certain behind them.
+
+        A stop token may only be the last of them. Certain is what `forced_tokens` says behind those
+        that were taken, at most `limit` of both together. No matcher's state changes; one that
+        failed is of no more use.
+        """
+
 
 class Backend(BatchMatching, Protocol):
     """One grammar library (or our own automaton) behind the laws of `Matcher`; thread-safe."""
@@ -213,12 +236,14 @@ __all__ = [
     "DeadEnd",
     "FillJob",
     "Finding",
+    "Look",
     "Matcher",
     "MatcherFailed",
     "Move",
     "Packed",
     "Report",
     "Row",
+    "Seen",
     "Vocabulary",
     "check_refused",
 ]

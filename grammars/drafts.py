@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 
-from structspec.grammars.base import Bitmask, DeadEnd, FillJob, Matcher, Move
+from structspec.grammars.base import Bitmask, DeadEnd, FillJob, Look, Matcher, Move, Seen
 
 
 def fill_job(job: FillJob, bitmask: Bitmask) -> int:
@@ -78,6 +78,24 @@ def first_taken(matcher: Matcher, token_ids: Sequence[int]) -> int | Exception:
     """Move one matcher by the first of these tokens that its grammar takes; which it was."""
     try:
         return next((i for i, t in enumerate(token_ids) if matcher.accept(t)), len(token_ids))
+    except Exception as error:
+        return error
+
+
+def look_each(looks: Sequence[Look]) -> list[Seen | Exception]:
+    """Look ahead of matchers one by one: what each takes of its guesses, what is certain behind."""
+    return [look_beyond(look) for look in looks]
+
+
+def look_beyond(look: Look) -> Seen | Exception:
+    """What one matcher takes of its guesses, and what is certain behind; it is left as it was."""
+    matcher, guesses, limit = look
+    try:
+        num_taken = sum(1 for _ in takewhile(matcher.accept, guesses[:limit]))
+        try:
+            return Seen(num_taken, matcher.forced_tokens(limit - num_taken))
+        finally:
+            matcher.rollback(num_taken)
     except Exception as error:
         return error
 

@@ -16,9 +16,19 @@ from llguidance.numpy import fill_next_token_bitmask
 
 from structspec.constraint import Constraint, Grammar, Regex, StructuralTag
 from structspec.errors import GrammarError, UnsupportedConstraint
-from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, Row, check_refused
+from structspec.grammars.base import (
+    Bitmask,
+    FillJob,
+    Look,
+    Move,
+    Packed,
+    Report,
+    Row,
+    Seen,
+    check_refused,
+)
 from structspec.grammars.composition import form_of
-from structspec.grammars.drafts import allowed_tokens, take_allowed, take_first_allowed
+from structspec.grammars.drafts import allowed_tokens, look_each, take_allowed, take_first_allowed
 from structspec.grammars.form import Cfg, leaves
 from structspec.grammars.llguidance_batch import fill_followed, fill_many, fill_one, take_many
 from structspec.grammars.llguidance_form import special_token_ids
@@ -29,7 +39,7 @@ from structspec.grammars.llguidance_originals import Originals
 from structspec.grammars.llguidance_pool import FollowerPool
 from structspec.grammars.llguidance_threads import STOP, FillThreads, can_fill, fill_threads
 from structspec.grammars.llguidance_tokens import make_native_tokenizer, make_tokenizer
-from structspec.grammars.llguidance_unseen import choose_followed, take_followed
+from structspec.grammars.llguidance_unseen import choose_followed, look_followed, take_followed
 from structspec.grammars.placing import placed
 from structspec.grammars.unique_keys import GuardedMatcher, token_table
 from structspec.vocabulary import Vocabulary
@@ -206,6 +216,12 @@ class LLGuidanceBackend:
         if self._threads is None:
             return take_first_allowed(moves)
         return choose_followed(moves, self._threads, self._kinds)
+
+    def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
+        """Look ahead of matchers: followers in parallel, others one by one."""
+        if self._threads is None:
+            return look_each(looks)
+        return look_followed(looks, self._threads, self._kinds)
 
     def start_threads(self) -> None:
         """Have the threads that followers need, if they are not there; may take a second."""

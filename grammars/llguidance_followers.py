@@ -13,6 +13,7 @@ from structspec.grammars.llguidance_native import NativeMatcher
 from structspec.grammars.llguidance_threads import LINE, MAX_LINES, FillThreads
 
 _LOOKS_PER_THREAD = 8  # a look takes 5 to 20 us, waking a thread about as much
+_LOOKS_AHEAD_PER_THREAD = 1  # of up to sixteen tokens
 
 
 class Follower:
@@ -81,7 +82,7 @@ class Work:
         num_tokens, num_new = len(token_ids), len(new)
         num_known = num_tokens - follower.num_taken
         tokens, num_undone = self._tokens, follower.num_undone
-        self._lines += follower.handle, row, num_undone, len(tokens), num_known, num_new
+        self._lines += follower.handle, row, num_undone, len(tokens), num_known, num_new, 0
         if num_known:
             tokens += token_ids[-num_known:]
         if num_undone:
@@ -92,7 +93,15 @@ class Work:
     def choose(self, follower: Follower, token_ids: list[int], some: Sequence[int]) -> None:
         """Move it behind the text's tokens, and by one of these, which does not count as taken."""
         self.add(follower, token_ids, some)
-        self._lines[-1] = -len(some)
+        self._lines[-2] = -len(some)
+        follower.num_taken = len(token_ids)
+
+    def look(
+        self, follower: Follower, token_ids: list[int], guesses: Sequence[int], limit: int
+    ) -> None:
+        """Move it behind the text's tokens, and look so far ahead from there."""
+        self.add(follower, token_ids, guesses)
+        self._lines[-1] = limit
         follower.num_taken = len(token_ids)
 
     def do(
@@ -115,3 +124,18 @@ class Work:
             taken += more[0]
             cycles += more[1]
         return taken, cycles
+
+    def do_looks(
+        self, threads: FillThreads, kinds: array[int]
+    ) -> tuple[list[int], list[list[int]]]:
+        """Do what only looks ahead; what came of the guesses, and what is certain behind them."""
+        tokens = array("i", self._tokens)
+        taken: list[int] = []
+        certain: list[list[int]] = []
+        for start in range(0, len(self._lines), LINE * MAX_LINES):
+            lines = array("q", self._lines[start : start + LINE * MAX_LINES])
+            max_woken = (len(lines) // LINE - 1) // _LOOKS_AHEAD_PER_THREAD
+            more = threads.look(lines, tokens, kinds, max_woken)
+            taken += more[0]
+            certain += more[1]
+        return taken, certain

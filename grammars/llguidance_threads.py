@@ -4,11 +4,12 @@
     done         counts up to it
 
 A line is for one matcher: tokens to undo, known tokens to take, new ones to look at (in a row,
-or as a choice of one, where their number is negative), a row to fill. The caller does lines too,
-and waits for lines that others have begun but never for a thread: one that wakes late, on a busy
-machine, finds nothing left. The table of lines is kept from call to call, and `remaining` set last,
-so that there is nothing that such a thread could do wrong. Lines are done from the last to the
-first: those that took longest the time before are to stand last.
+or as a choice of one, where their number is negative), a row to fill. With a limit it looks ahead:
+new tokens are followed by those that are certain, and all of them undone. The caller does lines
+too, and waits for lines that others have begun but never for a thread: one that wakes late, on a
+busy machine, finds nothing left. The table of lines is kept from call to call, and `remaining` set
+last, so that there is nothing that such a thread could do wrong. Lines are done from the last to
+the first: those that took longest the time before are to stand last.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ _yield = numba.types.ExternalFunction(_YIELD, _i4())
 _REMAINING, _DONE, _SEMAPHORE = 0, 8, 16
 _ROW_BYTES, _TOKENS, _KINDS, _VOCAB_SIZE = 24, 25, 26, 27
 _LINES = 28
-LINE = 6
-_MATCHER, _ROW, _NUM_UNDONE, _FIRST_TOKEN, _NUM_KNOWN, _NUM_NEW = range(LINE)
+LINE = 7
+_MATCHER, _ROW, _NUM_UNDONE, _FIRST_TOKEN, _NUM_KNOWN, _NUM_NEW, _LIMIT = range(LINE)
 MAX_LINES = 1024  # of one call of the threads
+MAX_AHEAD = 32  # tokens of a look ahead
 _TAKEN, _CYCLES, _FORCED = (_LINES + (LINE + column) * MAX_LINES for column in range(3))
-_SIZE = _FORCED + MAX_LINES
+_NUM_CERTAIN, _CERTAIN = (_LINES + (LINE + column) * MAX_LINES for column in (3, 4))
+_SIZE = _CERTAIN + MAX_AHEAD * MAX_LINES
 
 # what comes of new tokens: how many were taken, or which one of a choice; FAILED, if the library
 # has; and what is added at a stop token that may stand there, or at one that is no text at all
@@ -149,7 +152,45 @@ def _look_and_take(
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _do_line(address: Any, table: Any, line: Any, out: Any) -> Any:
+def _take_certain(address: Any, table: Any, matcher: Any, most: Any, out: Any, index: Any) -> Any:
+    """Take tokens that rows leave no choice about, and write them down; how many, or FAILED."""
+    num = 0
+    while num < most and not _may_end(matcher):
+        table[out] = 0
+        num_forced = _forced(matcher, address + 8 * out, 1)
+        if num_forced < 0:
+            return FAILED
+        if num_forced == 0:
+            break
+        if _take(matcher, address + 8 * out, 1) != 0:
+            return FAILED
+        table[_CERTAIN + MAX_AHEAD * index + num] = table[out]
+        num += 1
+    return num
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _look_ahead(
+    address: Any, table: Any, matcher: Any, tokens: Any, num_new: Any, limit: Any, index: Any
+) -> Any:
+    """Take new tokens, then certain ones, and undo all; how many of the new ones were taken."""
+    out, num_certain = _FORCED + index, 0
+    taken = _look_and_take(address, table, matcher, tokens, num_new, 0, out)
+    if taken < 0:
+        return FAILED
+    if taken < AT_STOP:
+        num_certain = _take_certain(address, table, matcher, limit - taken, out, index)
+        if num_certain < 0:
+            return FAILED
+    table[_NUM_CERTAIN + index] = num_certain
+    num_moved = taken % AT_STOP + num_certain
+    if num_moved and _undo(matcher, num_moved) != 0:
+        return FAILED
+    return taken
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _do_line(address: Any, table: Any, line: Any, index: Any) -> Any:
     """Do one line; what came of its new tokens."""
     matcher, status, taken = table[line + _MATCHER], 0, 0
     tokens, num_known = table[_TOKENS] + 4 * table[line + _FIRST_TOKEN], table[line + _NUM_KNOWN]
@@ -157,10 +198,12 @@ def _do_line(address: Any, table: Any, line: Any, out: Any) -> Any:
         status = _undo(matcher, table[line + _NUM_UNDONE])
     if status == 0 and num_known:
         status = _take(matcher, tokens, num_known)
-    num_new = table[line + _NUM_NEW]
-    if status == 0 and num_new:
-        tokens += 4 * num_known
-        is_choice = 1 if num_new < 0 else 0
+    num_new, limit = table[line + _NUM_NEW], table[line + _LIMIT]
+    tokens += 4 * num_known
+    if status == 0 and limit:
+        taken = _look_ahead(address, table, matcher, tokens, num_new, limit, index)
+    elif status == 0 and num_new:
+        is_choice, out = 1 if num_new < 0 else 0, _FORCED + index
         taken = _look_and_take(address, table, matcher, tokens, abs(num_new), is_choice, out)
     if status == 0 and taken >= 0 and table[line + _ROW]:
         status = _mask(matcher, table[line + _ROW], table[_ROW_BYTES])
@@ -174,7 +217,7 @@ def _do_lines(address: Any, table: Any) -> None:
         if index < 0:
             return
         start = _cycles()
-        table[_TAKEN + index] = _do_line(address, table, _LINES + LINE * index, _FORCED + index)
+        table[_TAKEN + index] = _do_line(address, table, _LINES + LINE * index, index)
         table[_CYCLES + index] = _cycles() - start
         _add(address + 8 * _DONE, 1)
 
@@ -259,14 +302,41 @@ class FillThreads:
         """
         num_lines, numbers = len(lines) // LINE, self._numbers
         with self._lock:
-            numbers[_LINES : _LINES + len(lines)] = memoryview(lines)
-            numbers[_ROW_BYTES], numbers[_TOKENS] = row_bytes, tokens.buffer_info()[0]
-            numbers[_KINDS], numbers[_VOCAB_SIZE] = kinds.buffer_info()
-            numbers[_DONE] = 0
-            numbers[_REMAINING] = num_lines
-            self._lead(num_lines, min(self._num_helpers, max_woken))
+            self._run(lines, tokens, kinds, row_bytes, max_woken)
             taken = numbers[_TAKEN : _TAKEN + num_lines].tolist()
             return taken, numbers[_CYCLES : _CYCLES + num_lines].tolist()
+
+    def look(
+        self, lines: array[int], tokens: array[int], kinds: array[int], max_woken: int
+    ) -> tuple[list[int], list[list[int]]]:
+        """Do lines that all look ahead; what came of the new tokens, and what is certain behind."""
+        num_lines, numbers = len(lines) // LINE, self._numbers
+        with self._lock:
+            self._run(lines, tokens, kinds, 0, max_woken)
+            taken = numbers[_TAKEN : _TAKEN + num_lines].tolist()
+            counts = numbers[_NUM_CERTAIN : _NUM_CERTAIN + num_lines].tolist()
+            starts = range(_CERTAIN, _SIZE, MAX_AHEAD)
+            certain = [
+                numbers[start : start + count].tolist() if count else []
+                for start, count in zip(starts, counts, strict=False)
+            ]
+            return taken, certain
+
+    def _run(
+        self,
+        lines: array[int],
+        tokens: array[int],
+        kinds: array[int],
+        row_bytes: int,
+        max_woken: int,
+    ) -> None:
+        num_lines, numbers = len(lines) // LINE, self._numbers
+        numbers[_LINES : _LINES + len(lines)] = memoryview(lines)
+        numbers[_ROW_BYTES], numbers[_TOKENS] = row_bytes, tokens.buffer_info()[0]
+        numbers[_KINDS], numbers[_VOCAB_SIZE] = kinds.buffer_info()
+        numbers[_DONE] = 0
+        numbers[_REMAINING] = num_lines
+        self._lead(num_lines, min(self._num_helpers, max_woken))
 
 
 @functools.cache

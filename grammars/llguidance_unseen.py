@@ -11,12 +11,18 @@ from array import array
 from collections.abc import Sequence
 from itertools import takewhile
 
-from structspec.grammars.base import Matcher, Move
-from structspec.grammars.drafts import count_taken, first_taken
+from structspec.grammars.base import Look, Matcher, Move, Seen
+from structspec.grammars.drafts import count_taken, first_taken, look_beyond
 from structspec.grammars.llguidance_batch import inner_of
-from structspec.grammars.llguidance_followers import Work
+from structspec.grammars.llguidance_followers import Follower, Work
 from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
-from structspec.grammars.llguidance_threads import AT_OTHER, AT_STOP, FAILED, FillThreads
+from structspec.grammars.llguidance_threads import (
+    AT_OTHER,
+    AT_STOP,
+    FAILED,
+    MAX_AHEAD,
+    FillThreads,
+)
 from structspec.grammars.unique_keys import GuardedMatcher
 
 _MANY = 8  # moves that followers are worth asking for: `accept` takes 5 us or so
@@ -135,3 +141,51 @@ def _settle_choice(matcher: Matcher, token_ids: Sequence[int], result: int) -> i
     elif index < len(token_ids):
         inner.note_chosen(token_ids[index])
     return index
+
+
+def look_followed(
+    looks: Sequence[Look], threads: FillThreads, kinds: array[int]
+) -> list[Seen | Exception]:
+    """Look ahead of matchers, by their followers where they have one."""
+    is_worth_asking = len(looks) >= _MANY
+    seen: list[Seen | Exception] = []
+    followed: list[int] = []
+    work = Work()
+    for index, look in enumerate(looks):
+        follower = _follower_ahead(look, is_worth_asking)
+        if follower is None:
+            seen.append(look_beyond(look))
+            continue
+        matcher, guesses, limit = look
+        work.look(follower, inner_of(matcher).token_ids, guesses[:limit], limit)
+        seen.append(_NOTHING)
+        followed.append(index)
+    if followed:
+        taken, certain = work.do_looks(threads, kinds)
+        for index, result, tokens in zip(followed, taken, certain, strict=True):
+            seen[index] = _settle_look(looks[index], result, tokens)
+    return seen
+
+
+_NOTHING = Seen(0, [])
+
+
+def _follower_ahead(look: Look, is_worth_asking: bool) -> Follower | None:
+    """The follower that may look so far ahead, if there is one."""
+    matcher, guesses, limit = look
+    inner = matcher if type(matcher) is LLGuidanceMatcher else inner_of(matcher)
+    follower = inner.ask_for_follower() if is_worth_asking else inner.follower
+    if follower is None or inner.num_stops or not 0 < limit <= MAX_AHEAD:
+        return None
+    if inner is not matcher and _repeats_a_key(matcher, guesses):
+        return None
+    return inner.follower_for(1)
+
+
+def _settle_look(look: Look, result: int, certain: list[int]) -> Seen | Exception:
+    """What a follower has seen; the library itself is asked behind what is no text."""
+    if result == FAILED or result >= AT_OTHER:
+        if result == FAILED:
+            inner_of(look.matcher).drop_follower()
+        return look_beyond(look)
+    return Seen(result % AT_STOP + result // AT_STOP, certain)

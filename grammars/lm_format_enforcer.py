@@ -31,11 +31,13 @@ from structspec.grammars.base import (
     Bitmask,
     FillJob,
     Finding,
+    Look,
     MatcherFailed,
     Move,
     Packed,
     Report,
     Row,
+    Seen,
     check_refused,
 )
 from structspec.grammars.choice import check_choices
@@ -43,6 +45,7 @@ from structspec.grammars.closed import close_objects
 from structspec.grammars.drafts import (
     fill_job,
     fill_stop_row,
+    look_each,
     take_allowed,
     take_each,
     take_first_allowed,
@@ -114,6 +117,10 @@ class LMFormatEnforcerBackend:
     def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move matchers one by one."""
         return take_first_allowed(moves)
+
+    def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
+        """Look ahead of matchers one by one."""
+        return look_each(looks)
 
     def _parser_maker(self, constraint: Constraint) -> Callable[[], CharacterLevelParser]:
         match constraint:

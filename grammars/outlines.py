@@ -22,16 +22,19 @@ from structspec.grammars.base import (
     CompiledGrammar,
     FillJob,
     Finding,
+    Look,
     Move,
     Packed,
     Report,
     Row,
+    Seen,
     check_refused,
 )
 from structspec.grammars.choice import check_choices
 from structspec.grammars.drafts import (
     fill_job,
     fill_stop_row,
+    look_each,
     take_allowed,
     take_each,
     take_first_allowed,
@@ -108,6 +111,10 @@ class OutlinesBackend:
     def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move matchers one by one."""
         return take_first_allowed(moves)
+
+    def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
+        """Look ahead of matchers one by one."""
+        return look_each(looks)
 
 
 class OutlinesGrammar:

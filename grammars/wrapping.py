@@ -18,11 +18,12 @@ from typing import Protocol
 
 import numpy as np
 
-from structspec.grammars.base import BatchMatching, Bitmask, FillJob, Matcher, Move, Row
+from structspec.grammars.base import BatchMatching, Bitmask, FillJob, Look, Matcher, Move, Row, Seen
 from structspec.grammars.drafts import (
     clear_tail,
     fill_job,
     fill_stop_row,
+    look_each,
     take_allowed,
     take_each,
     take_first_allowed,
@@ -186,6 +187,10 @@ class WrappedMatching:
     def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move each matcher by the first of its tokens that it takes; which it was."""
         return take_first_allowed(moves)
+
+    def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
+        """Look ahead of matchers one by one."""
+        return look_each(looks)
 
     def _reason(self, matcher: Matcher, error: Exception) -> Exception:
         try:

@@ -9,11 +9,22 @@ from collections.abc import Sequence
 import xgrammar
 
 from structspec.constraint import Constraint
-from structspec.grammars.base import Bitmask, FillJob, Move, Packed, Report, Row, check_refused
+from structspec.grammars.base import (
+    Bitmask,
+    FillJob,
+    Look,
+    Move,
+    Packed,
+    Report,
+    Row,
+    Seen,
+    check_refused,
+)
 from structspec.grammars.drafts import (
     clear_tail,
     fill_job,
     fill_stop_row,
+    look_each,
     take_allowed,
     take_each,
     take_first_allowed,
@@ -92,6 +103,10 @@ class XGrammarBackend:
     def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move matchers one by one."""
         return take_first_allowed(moves)
+
+    def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
+        """Look ahead of matchers one by one."""
+        return look_each(looks)
 
 
 class XGrammarGrammar:

@@ -10,12 +10,20 @@ from structspec.grammars.base import (
     BatchMatching,
     Bitmask,
     FillJob,
+    Look,
     Move,
     Packed,
     Report,
     Row,
+    Seen,
 )
-from structspec.grammars.drafts import fill_job, take_allowed, take_each, take_first_allowed
+from structspec.grammars.drafts import (
+    fill_job,
+    look_each,
+    take_allowed,
+    take_each,
+    take_first_allowed,
+)
 from structspec.vocabulary import Vocabulary
 
 
@@ -111,6 +119,10 @@ class _OneByOne:
     def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
         """As BatchMatching says."""
         return take_first_allowed(moves)
+
+    def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
+        """As BatchMatching says."""
+        return look_each(looks)
 
 
 _ONE_BY_ONE = _OneByOne()

@@ -15,8 +15,24 @@ from structspec.bitmask import allocate_bitmask
 from structspec.drafters.base import count_slots
 from structspec.drafters.forced import take_certain
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
-from structspec.grammars.base import Bitmask, FillJob, Matcher, MatcherFailed, Move, Report, Row
-from structspec.grammars.drafts import fill_job, take_allowed, take_each, take_first_allowed
+from structspec.grammars.base import (
+    Bitmask,
+    FillJob,
+    Look,
+    Matcher,
+    MatcherFailed,
+    Move,
+    Report,
+    Row,
+    Seen,
+)
+from structspec.grammars.drafts import (
+    fill_job,
+    look_each,
+    take_allowed,
+    take_each,
+    take_first_allowed,
+)
 from tests.drafters.toy import TextsMatcher
 from tests.engine.toy import VOCABULARY, hashed_logits
 
@@ -50,6 +66,9 @@ class ToyBackend:
 
     def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
         return take_first_allowed(moves)
+
+    def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
+        return look_each(looks)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from structspec.bitmask import allocate_bitmask
 from structspec.constraint import Regex
-from structspec.grammars.base import FillJob, Matcher, MatcherFailed
-from structspec.grammars.drafts import is_allowed, take_each
+from structspec.grammars.base import FillJob, Look, Matcher, MatcherFailed, Seen
+from structspec.grammars.drafts import is_allowed, look_each, take_each
 from structspec.grammars.llguidance import LLGuidanceBackend
 from structspec.grammars.llguidance_batch import inner_of
 from structspec.grammars.llguidance_threads import can_fill
@@ -84,10 +84,16 @@ def some_choice(matcher: Matcher, vocabulary: Vocabulary, number: int) -> tuple[
     return token_ids, allowed[0]
 
 
+def up_to_stop(token_ids: list[int], vocabulary: Vocabulary) -> list[int]:
+    """The tokens up to the first that ends a text, that one included."""
+    stops = [place for place, i in enumerate(token_ids, 1) if i in vocabulary.stop_token_ids]
+    return token_ids[: stops[0]] if stops else token_ids
+
+
 MIXED_STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["unseen", "unseen", "choice", "choice", "shown", "rows", "drafts", "back"]
+            ["unseen", "unseen", "choice", "choice", "shown", "rows", "drafts", "ahead", "back"]
         ),
         st.integers(0, 10**6),
     ),
@@ -127,6 +133,12 @@ def walk_along(
             moves = [(m, token_ids) for m, (token_ids, _) in zip(matchers, some, strict=True)]
             assert filler.take_first(moves) == [place for _, place in some]
             allowed = [token_ids[place : place + 1] for token_ids, place in some]
+        if kind == "ahead":
+            guesses = [up_to_stop(token_ids, filler.vocabulary) for token_ids, _ in some]
+            limits = [(number + 5 * i) % 40 for i in range(len(same))]
+            looks = [Look(*look) for look in zip(matchers, guesses, limits, strict=True)]
+            expected = look_each([Look(*look) for look in zip(same, guesses, limits, strict=True)])
+            assert filler.look_ahead(looks) == expected
         if kind in ("unseen", "shown", "choice"):
             for token_ids, new in zip(taken, allowed, strict=True):
                 token_ids += new
@@ -193,6 +205,35 @@ def test_unseen_tokens_by_hand(name, text, num_taken):
         assert filler.take_unseen([(matcher, text)]) == [num_taken]
         matcher.rollback(num_taken)
         assert filler.take_unseen([(matcher, text[:1])]) == [min(num_taken, 1)]
+
+
+@pytest.mark.parametrize(
+    ("guesses", "limit", "seen"),
+    [
+        (b"", 9, Seen(0, [])),  # any digit may come
+        (b"2024", 9, Seen(4, [ord("-")])),
+        (b"2024", 4, Seen(4, [])),
+        (b"2024", 2, Seen(2, [])),
+        (b"20x4-", 9, Seen(2, [])),
+        (b"2024-1", 9, Seen(6, [])),
+    ],
+)
+def test_a_look_ahead_by_hand(guesses, limit, seen):
+    """Of a date: what is taken of the guesses, and what is certain behind them."""
+    filler, grammar = followed_backend("bytes"), followed_grammar("bytes", "regex-date")
+    matchers = [grammar.matcher(), *followed_matchers(grammar, 2)]
+    assert filler.look_ahead([Look(m, guesses, limit) for m in matchers]) == [seen] * 3
+    assert filler.take_unseen([(matcher, b"2024-") for matcher in matchers]) == [5] * 3
+
+
+def test_a_follower_that_fails_while_it_looks_ahead_is_dropped():
+    filler, grammar = followed_backend("bytes"), followed_grammar("bytes", "regex-date")
+    matchers = followed_matchers(grammar, 2)
+    with pytest.raises(MatcherFailed):
+        inner_of(matchers[0]).follower.library.take(ord("x"))
+    looks = [Look(matcher, b"2024", 9) for matcher in matchers]
+    assert filler.look_ahead(looks) == [Seen(4, [ord("-")])] * 2
+    assert [inner_of(m).follower is not None for m in matchers] == [False, True]
 
 
 def test_a_follower_that_fails_while_it_looks_is_dropped_and_its_matcher_takes_the_tokens():
