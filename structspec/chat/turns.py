@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from structspec.call_reader import AnswerText, CallReader, Event
+from structspec.call_reader import AnswerText, CallReader
 from structspec.call_run import result_of
+from structspec.chat.events import MessageEvent, ReasoningText
 from structspec.chat.fields import refuse
 from structspec.chat.formats import Wanted
 from structspec.chat.logprobs import LogprobsReader
@@ -30,19 +31,12 @@ from structspec.options import GenerateOptions, Task
 from structspec.prompting import show_schema
 from structspec.request import Request
 from structspec.runner import Runner, Told
-from structspec.schema import SchemaTarget
 from structspec.text_target import target_of
+from structspec.tool_answer import ToolAnswer
 from structspec.tool_calls import ToolCall
 from structspec.tool_prompt import choose_envelope, has_tools, tell_tools
 
 _CONSTRAINTS = ("schema", "regex", "choices", "grammar")
-
-
-@dataclass(frozen=True, slots=True)
-class ReasoningText:
-    """More of what the model thinks before it answers."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,6 @@ class Turn:
     prompt: tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
     task: Task
     tools: Tools | None = None
-    answer: SchemaTarget | None = None  # what an answer is that makes no calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +95,7 @@ def make_turn(
     answer = asked.target if asked is not None and held.response is not None else None
     shown = show_schema(given, answer, task.schema_in_prompt)
     prompt = _place(shown, chosen.tools, held, runner.chat_template)
-    return Turn(shown, prompt, replace(task, target=target_of(held)), held, answer)
+    return Turn(shown, prompt, replace(task, target=target_of(held), answer=answer), held)
 
 
 def _constraint_in(options: GenerateOptions) -> bool:
@@ -134,13 +127,12 @@ def _place(
 
 
 class _Reader:
-    """Reads what one request is told to have written."""
+    """Reads what one request is told to have written; a server has read its own."""
 
     def __init__(self, runner: Any, turn: Turn, prepared: Any) -> None:
         self._runner, self._turn, self._prepared = runner, turn, prepared
-        self._is_here = isinstance(prepared.request, Request)  # else a server reads the calls
-        reads_calls = turn.tools is not None and self._is_here
-        self._calls = CallReader(turn.tools) if turn.tools and reads_calls else None
+        self._is_here = isinstance(prepared.request, Request)
+        self._calls = None if turn.tools is None else CallReader(turn.tools)
         self._spelled = self._speller()
 
     def _speller(self) -> SpelledText | None:
@@ -150,48 +142,43 @@ class _Reader:
             return None
         return SpelledText(self._prepared.request, self._runner.vocabulary)
 
-    def take(self, told: Any) -> Iterator[Event | ReasoningText]:
+    def take(self, told: Any) -> Iterator[MessageEvent]:
         """What news of it says."""
-        if reasoning := getattr(told, "reasoning", ""):
-            yield ReasoningText(reasoning)
-        text = self._spelled.take(is_last=told.is_last) if self._spelled else told.text
-        if self._calls is None:
-            if text:
-                yield AnswerText(text)
+        if not self._is_here:
+            yield from told.events
             return
-        yield from self._calls.feed(text)
-        if told.is_last:
-            yield from self._calls.finish()
+        if told.reasoning:
+            yield ReasoningText(told.reasoning)
+        text = self._spelled.take(is_last=told.is_last) if self._spelled else told.text
+        if self._calls is not None:
+            yield from self._calls.feed(text)
+            yield from self._calls.finish() if told.is_last else ()
+        elif text:
+            yield AnswerText(text)
 
     def said(self, generation: Generation) -> Said:
-        """What its result is; raises OutputInvalid for an answer that does not validate."""
+        """What its result is."""
         turn, value = self._turn, generation.value
         logprobs = self._logprobs() if generation.logprobs is not None else None
         if turn.tools is None:
             return Said(generation.text, (), value, generation, logprobs)
         if isinstance(value, str):
-            return Said(value, (), _answer(turn, generation), generation, logprobs)
+            return Said(value, (), value, generation, logprobs)
+        if isinstance(value, ToolAnswer):
+            return Said(value.text, (), value.value, generation, logprobs)
+        return Said(self._before(turn.tools, generation), tuple(value), None, generation, logprobs)
+
+    def _before(self, tools: Tools, generation: Generation) -> str:
+        """The text that stands before calls."""
+        if not self._is_here:
+            return generation.text
         spelled = self._speller()
         text = spelled.take(is_last=True) if spelled else generation.text
-        before = "".join(
-            event.text
-            for event in CallReader(turn.tools).feed(text)
-            if isinstance(event, AnswerText)
-        )
-        return Said(before, tuple(value), None, generation, logprobs)
+        events = CallReader(tools).feed(text)
+        return "".join(event.text for event in events if isinstance(event, AnswerText))
 
     def _logprobs(self) -> list[dict[str, Any]]:
         return LogprobsReader(self._prepared.request, self._runner.vocabulary).take()
-
-
-def _answer(turn: Turn, generation: Generation) -> Any:
-    if turn.answer is None:
-        return generation.value
-    try:
-        return turn.answer.validate(generation.value)
-    except GenerationError as error:
-        error.usage = generation.usage
-        raise
 
 
 def take(runner: Runner, turn: Turn) -> Said:
@@ -232,7 +219,7 @@ async def take_async(runner: Runner, turn: Turn) -> Said:
         prepared = again
 
 
-def stream(runner: Runner, turn: Turn) -> Iterator[Event | ReasoningText | Said]:
+def stream(runner: Runner, turn: Turn) -> Iterator[MessageEvent | Said]:
     """What the model says, as it becomes certain, and behind it the whole; starts at once.
 
     One attempt: what is wrong with it is raised at the end. Closing the iterator cancels it.
@@ -245,7 +232,7 @@ def stream(runner: Runner, turn: Turn) -> Iterator[Event | ReasoningText | Said]
 
 def _read(
     runner: Runner, turn: Turn, prepared: Any, get: Callable[[], Told]
-) -> Iterator[Event | ReasoningText | Said]:
+) -> Iterator[MessageEvent | Said]:
     reader, is_last = _Reader(runner, turn, prepared), False
     try:
         while not is_last:
@@ -261,7 +248,7 @@ def _read(
             runner.cancel(prepared)
 
 
-async def stream_async(runner: Runner, turn: Turn) -> AsyncIterator[Event | ReasoningText | Said]:
+async def stream_async(runner: Runner, turn: Turn) -> AsyncIterator[MessageEvent | Said]:
     """As `stream`; starts when the first piece is asked for."""
     prepared = _prepare(runner, turn)
     news: asyncio.Queue[Told] = asyncio.Queue()

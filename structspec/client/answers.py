@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from structspec.call_reader import AnswerText, ArgumentsText, CallBegins
+from structspec.chat.events import MessageEvent, ReasoningText
 from structspec.choosing import Chosen
 from structspec.client.holding import Held
 from structspec.client.refusals import of_request, read_error
@@ -171,6 +173,7 @@ class StreamReader:
 
     def __init__(self, held: Held | None) -> None:
         self.said = Said()
+        self._events: list[MessageEvent] = []
         self._held = held
         self._unwrapping = None if held is None or held.unwrapping is None else held.unwrapping()
         self._is_done = False
@@ -206,18 +209,43 @@ class StreamReader:
         reasoning = delta.get("reasoning") or delta.get("reasoning_content")
         if reasoning:
             said.reasoning = (said.reasoning or "") + reasoning
+            self._events.append(ReasoningText(reasoning))
         if delta.get("refusal"):
             said.refusal = (said.refusal or "") + delta["refusal"]
         text: str = delta.get("content") or ""
         if self._unwrapping is not None:
             text = self._unwrapping.feed(text)
-        said.text += text
+        self._add_text(text)
+        for call in delta.get("tool_calls") or ():
+            self._take_call(call)
         return text
+
+    def _add_text(self, text: str) -> None:
+        self.said.text += text
+        if text:
+            self._events.append(AnswerText(text))
+
+    def _take_call(self, delta: Mapping[str, Any]) -> None:
+        """More of a call; a name comes with its first piece, and some servers repeat it."""
+        calls, function = self.said.calls, delta.get("function") or {}
+        index = delta.get("index", len(calls) - 1 if not function.get("name") else len(calls))
+        if index >= len(calls):
+            index = len(calls)
+            calls.append({"function": {"name": str(function["name"]), "arguments": ""}})
+            self._events.append(CallBegins(index, str(function["name"])))
+        if arguments := function.get("arguments"):
+            calls[index]["function"]["arguments"] += arguments
+            self._events.append(ArgumentsText(index, arguments))
+
+    def take_events(self) -> list[MessageEvent]:
+        """What was told since the last call, calls of tools and reasoning among it."""
+        events, self._events = self._events, []
+        return events
 
     def finish(self) -> str:
         """What the end adds; raises ServerError where the answer had not come to its own."""
         if self.said.finish_reason is None and not self._is_done:
             raise ServerError("the server ended its stream in the middle of the answer")
         rest = "" if self._unwrapping is None else self._unwrapping.finish()
-        self.said.text += rest
+        self._add_text(rest)
         return rest

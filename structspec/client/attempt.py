@@ -14,9 +14,11 @@ from structspec.prompts import Prompt
 class Attempt:
     """A prompt, what its output must be, and how it is drawn.
 
-    `sampling` is the task's, or what follows from it in a further attempt.
+    `sampling` is the task's, or what follows from it in a further attempt. `reads_calls`: who waits
+    for it looks for calls of tools beside the text.
     """
 
     prompt: Prompt
     task: Task
     sampling: Mapping[str, Any]
+    reads_calls: bool = False

@@ -35,7 +35,7 @@ def ask_streamed(
     server: Server, attempt: Attempt, max_retries: int
 ) -> Steps[tuple[Answer, StreamReader]]:
     """The begin of a streamed answer, whose bytes are to be read, and what reads them."""
-    if isinstance(attempt.task.constraint, Tools):
+    if isinstance(attempt.task.constraint, Tools) and not attempt.reads_calls:
         raise InvalidRequest("calls of tools come whole from a server: use generate")
     body, held = make_body(server, attempt, is_streamed=True)
     answer = yield from ask(Ask("POST", _CHAT, body, is_streamed=True), max_retries)

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from structspec.chat.events import MessageEvent
 from structspec.choosing import check_choices
 from structspec.client.answers import Said, to_generation
 from structspec.client.attempt import Attempt
@@ -37,10 +38,11 @@ Listener = Callable[[Told], None]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """New text of one request."""
+    """New text of one request, and all that was told of its message."""
 
     text: str
     is_last: bool = False
+    events: Sequence[MessageEvent] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +161,8 @@ class RemoteService:
 
     def prepare_turn(self, conversation: ToolConversation) -> RemotePrepared:
         """As Runner says."""
-        return self.prepare(conversation.messages, conversation.task)
+        prepared = self.prepare(conversation.messages, conversation.task)
+        return replace(prepared, attempt=replace(prepared.attempt, reads_calls=True))
 
     def start(
         self, prepared: RemotePrepared, listener: Listener, *, is_streamed: bool = False
@@ -258,8 +261,8 @@ class RemoteService:
             answer, reader = opened
             request.said = reader.said
             async for part in self._http.read(answer):
-                listener(Piece(reader.feed(part)))
-            listener(Piece(reader.finish()))
+                listener(Piece(reader.feed(part), events=reader.take_events()))
+            listener(Piece(reader.finish(), events=reader.take_events()))
         else:
             request.said = await self._http.carry_out(ask_whole(server, prepared.told, retries))
 
