@@ -11,12 +11,13 @@ IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if $$python $(IS_NEW_ENOUGH) 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help setup demo test test-clients lint bench clean
+.PHONY: help setup demo test test-clients test-integrations lint bench clean
 
 help:
 	@echo "make demo    a real model fills in a table of Python objects"
 	@echo "make test    style, types, behaviour, and the wheel in a clean environment"
 	@echo "make test-clients  openai, instructor, pydantic-ai and others against a real server"
+	@echo "make test-integrations  LangChain and LlamaIndex classes, each with its package"
 	@echo "make lint    style and types only"
 	@echo "make bench   speed against free text and against transformers, on this machine"
 	@echo "make setup   only prepare .venv (the others do so themselves)"
@@ -50,6 +51,9 @@ test: lint
 
 test-clients: setup
 	$(BIN)/python tests/clients/run.py
+
+test-integrations: setup
+	$(BIN)/python tests/integrations/run.py
 
 lint: setup
 	$(BIN)/ruff format --check .
