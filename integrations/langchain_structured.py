@@ -1,0 +1,268 @@
+"""Structured output of LangChain: from the schemas that it knows to values."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, Literal, get_args
+
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.output_parsers import BaseTransformOutputParser
+from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+from pydantic import ConfigDict
+from pydantic.v1 import BaseModel as BaseModelV1
+from typing_extensions import is_typeddict
+
+from structspec.errors import InvalidRequest, OutputInvalid, Truncated
+from structspec.partial_values import PartialValues
+from structspec.request import Usage
+from structspec.schema import resolve_schema
+
+Method = Literal["json_schema", "function_calling", "json_mode"]
+METHODS = get_args(Method)
+
+_TOOL_KEYS = ("function", "input_schema", "toolSpec", "name")  # of dicts that describe tools
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """What output has to be: for the engine, for people, and as a value again.
+
+    `asked` goes to the engine as a `schema=`, and `partial` to PartialValues. `is_plain` where
+    values are dicts and lists, which are of use before they are whole.
+    """
+
+    asked: Any
+    partial: Any
+    json_schema: dict[str, Any]
+    name: str
+    description: str
+    is_plain: bool
+    validate: Callable[[str], Any] = field(repr=False)
+
+    @property
+    def tool(self) -> dict[str, Any]:
+        """A tool whose arguments are the output; raises InvalidRequest where they cannot be."""
+        if self.json_schema.get("type", "object") != "object":
+            raise InvalidRequest(
+                f"the arguments of a tool are an object, and {self.name} is none: use"
+                " method='json_schema'"
+            )
+        return self.as_tool
+
+    @property
+    def as_tool(self) -> dict[str, Any]:
+        """The output in the form of a tool, which LangChain's callbacks are told of."""
+        function: dict[str, Any] = {"name": self.name, "parameters": self.json_schema}
+        if self.description:
+            function["description"] = self.description
+        return {"type": "function", "function": function}
+
+    @property
+    def response_format(self) -> dict[str, Any]:
+        """The output as OpenAI's API is asked for it."""
+        inner = {"name": self.name, "schema": self.json_schema, "strict": True}
+        return {"type": "json_schema", "json_schema": inner}
+
+
+def read_schema(schema: Any) -> OutputSchema:
+    """A schema as LangChain takes it: pydantic models of both kinds, TypedDicts, JSON schemas,
+    tools in OpenAI's, Anthropic's and Amazon's forms; and whatever else goes as `schema=`.
+
+    Raises InvalidRequest and GrammarError for others.
+    """
+    if isinstance(schema, type) and issubclass(schema, BaseModelV1):
+        return _of_pydantic_v1(schema)
+    is_tool = isinstance(schema, Mapping) and any(key in schema for key in _TOOL_KEYS)
+    if is_tool or is_typeddict(schema) or isinstance(schema, BaseTool) or inspect.isroutine(schema):
+        return _of_json_schema(convert_to_json_schema(schema))
+    if isinstance(schema, Mapping):
+        return _of_json_schema(dict(schema))
+    target = resolve_schema(schema)
+    is_plain = isinstance(schema, str | bool)
+    description = "" if is_plain else _description(schema, target.json_schema)
+    name = _as_name(target.name)
+    return OutputSchema(
+        schema, schema, target.json_schema, name, description, is_plain, target.validate
+    )
+
+
+def _of_json_schema(schema: dict[str, Any]) -> OutputSchema:
+    target = resolve_schema(schema)
+    name = _as_name(target.name)
+    description = str(schema.get("description", ""))
+    known = target.json_schema
+    return OutputSchema(known, known, known, name, description, True, target.validate)
+
+
+def _of_pydantic_v1(model: type[BaseModelV1]) -> OutputSchema:
+    target = resolve_schema(model.schema())
+
+    def validate(text: str) -> BaseModelV1:
+        value = target.validate(text)
+        try:
+            return model.parse_obj(value)
+        except ValueError as error:
+            raise OutputInvalid(
+                f"the output is not a valid {model.__name__}: {error}",
+                text=text,
+                errors=tuple(str(error).splitlines()),
+            ) from error
+
+    description = _description(model, target.json_schema)
+    name = _as_name(target.name)
+    known = target.json_schema
+    return OutputSchema(known, known, known, name, description, False, validate)
+
+
+def _description(schema: Any, json_schema: Mapping[str, Any]) -> str:
+    return str(json_schema.get("description") or inspect.cleandoc(schema.__doc__ or "")).strip()
+
+
+def _as_name(name: str) -> str:
+    """What a tool may be called."""
+    return "".join(c if c.isalnum() or c in "_-" else "_" for c in name)[:64] or "output"
+
+
+def for_tracing(schema: Any, target: OutputSchema) -> dict[str, Any]:
+    """The schema as LangChain's callbacks are told it: in its own words, where it has some."""
+    try:
+        return dict(convert_to_openai_tool(schema))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return target.as_tool
+
+
+def asked_by(method: Method, target: OutputSchema, *, is_any: bool) -> dict[str, Any]:
+    """What a call is given to have the output; with `is_any` all objects will do."""
+    if method == "function_calling":
+        tool = target.tool
+        choice = {"type": "function", "function": {"name": target.name}}
+        return {"tools": [tool], "tool_choice": choice, "parallel_tool_calls": False}
+    if is_any:
+        return {"response_format": {"type": "json_object"}}
+    asked: dict[str, Any] = {"response_format": target.response_format}
+    if target.asked is not target.json_schema:  # a Python type, which says more
+        asked["output_type"] = target.asked
+    return asked
+
+
+def with_raw(
+    bound: Runnable[Any, Any], parser: Runnable[Any, Any]
+) -> Runnable[Any, dict[str, Any]]:
+    """The message and its value, or what was wrong with it, in one dict."""
+    parsed = RunnablePassthrough.assign(
+        parsed=itemgetter("raw") | parser, parsing_error=lambda _: None
+    )
+    failed = RunnablePassthrough.assign(parsed=lambda _: None)
+    return RunnableMap(raw=bound) | parsed.with_fallbacks([failed], exception_key="parsing_error")
+
+
+class StructuredOutputParser(BaseTransformOutputParser[Any]):
+    """Values out of messages: of their text, or of their first call with `is_call`.
+
+    With `is_partial` a stream gives values as they grow, see PartialValues; without it the whole
+    one alone. Raises OutputInvalid, and Truncated for what was cut.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    target: OutputSchema
+    is_call: bool = False
+    is_partial: bool = False
+
+    @property
+    def _type(self) -> str:
+        return "structspec"
+
+    def parse(self, text: str) -> Any:
+        """The value that a text is."""
+        return self.target.validate(text)
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        """The value of a message; `partial` changes nothing: it has to be whole."""
+        [first, *_] = result
+        return (
+            self._value(first.message)
+            if isinstance(first, ChatGeneration)
+            else self.parse(first.text)
+        )
+
+    def _value(self, message: BaseMessage) -> Any:
+        text = self._text(message)
+        _raise_failed(message, text)
+        return self.parse(text)
+
+    def _text(self, message: BaseMessage) -> str:
+        if not self.is_call:
+            return str(message.text)
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        if not calls:
+            _raise_failed(message, str(message.text))
+            raise OutputInvalid(
+                "the output calls no tool, and one had to be", text=str(message.text)
+            )
+        return json.dumps(calls[0]["args"], ensure_ascii=False)
+
+    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
+        growing = _Growing(self)
+        for chunk in input:
+            yield from growing.take(chunk)
+        yield from growing.finish()
+
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
+        growing = _Growing(self)
+        async for chunk in input:
+            for value in growing.take(chunk):
+                yield value
+        for value in growing.finish():
+            yield value
+
+
+class _Growing:
+    """One streamed message, and what of its value is there."""
+
+    def __init__(self, parser: StructuredOutputParser) -> None:
+        self._parser = parser
+        self._values = PartialValues(parser.target.partial) if parser.is_partial else None
+        self._text = ""
+        self._last: BaseMessage | None = None  # that tells how it ended
+
+    def take(self, chunk: str | BaseMessage) -> Iterator[Any]:
+        """What a chunk adds."""
+        text = chunk if isinstance(chunk, str) else self._new_text(chunk)
+        if isinstance(chunk, BaseMessage) and chunk.response_metadata:
+            self._last = chunk
+        self._text += text
+        if text and self._values is not None:
+            yield from self._values.take(text)
+
+    def _new_text(self, chunk: BaseMessage) -> str:
+        if not self._parser.is_call:
+            return str(chunk.text)
+        if isinstance(chunk, AIMessageChunk):
+            parts = (one for one in chunk.tool_call_chunks if not one.get("index"))
+            return "".join(one["args"] or "" for one in parts)
+        return self._parser._text(chunk)
+
+    def finish(self) -> Iterator[Any]:
+        """The whole value; raises what is wrong with it."""
+        if self._last is not None:
+            _raise_failed(self._last, self._text)
+        yield self._parser.parse(self._text)
+
+
+def _raise_failed(message: BaseMessage, text: str) -> None:
+    """Raise what ended a message, if that was an error."""
+    error = message.response_metadata.get("error")
+    if error is None:
+        return
+    usage = getattr(message, "usage_metadata", None)
+    spent = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
+    kind = Truncated if error["type"] == Truncated.__name__ else OutputInvalid
+    raise kind(error["message"], text=text, usage=spent)
