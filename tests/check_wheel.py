@@ -61,7 +61,7 @@ def check_contents(wheel: Path) -> None:
     assert top_level == {"structspec"}, top_level
     wanted = {
         path.relative_to(ROOT).as_posix()
-        for pattern in ("**/*.py", "**/*.lark", "**/py.typed")
+        for pattern in ("**/*.py", "**/*.lark", "**/py.typed", "server/playground/assets/*")
         for path in (ROOT / "structspec").glob(pattern)
     }
     for folder in ("grammars", "kernels", "integrations"):

@@ -31,15 +31,21 @@ export class Detail {
     this.#box = box;
   }
 
-  /** Show it under (or, where there is no room, above) the element that stands for the token. */
+  /** Show it at the right of the text, or where that is wide, below or above the token's element. */
   show(token, element) {
     this.#box.replaceChildren(...describe(token));
     this.#box.hidden = false;
     const at = element.getClientRects()[0];
     const { offsetWidth: width, offsetHeight: height } = this.#box;
-    const isBelow = at.bottom + height + 10 < innerHeight || at.top < height + 10;
-    const top = isBelow ? at.bottom + 7 : at.top - height - 7;
-    const left = Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8));
+    const rightmost = element.parentElement.getBoundingClientRect().right - width - 12;
+    let left = Math.max(8, Math.min(at.left, rightmost));
+    let top = at.bottom + 7;
+    if (rightmost > at.right + 12) {
+      left = rightmost;
+      top = Math.max(8, Math.min(at.top - 14, innerHeight - height - 8));
+    } else if (top + height > innerHeight && at.top > height) {
+      top = at.top - height - 7;
+    }
     this.#box.style.top = `${top + scrollY}px`;
     this.#box.style.left = `${left + scrollX}px`;
   }

@@ -82,8 +82,10 @@ export const EXAMPLES = [
     kind: "schema",
     constraint: pretty(records),
     prompt:
-      "Read the order: 2 desk lamps at 19.90 each, in stock; 12 pencils at 0.45 each, in stock;" +
-      " 1 office chair at 149.00, sold out.",
+      "Extract every product of this order.\n\n" +
+      "Desk lamp: 2 pieces, 19.90 each, in stock.\n" +
+      "Pencil: 12 pieces, 0.45 each, in stock.\n" +
+      "Office chair: 1 piece, 149.00 each, sold out.",
   },
   {
     name: "Regex",

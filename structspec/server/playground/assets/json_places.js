@@ -90,6 +90,7 @@ class Reader {
       while (this.#text[this.#at] === ",") {
         this.#at += 1;
         this.#skip();
+        if (this.#text[this.#at] === end) this.#fail(`no comma may stand before "${end}"`);
         read();
       }
       if (this.#text[this.#at] !== end) this.#fail(`"," or "${end}" must stand here`);

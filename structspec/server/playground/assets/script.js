@@ -19,6 +19,7 @@ const editor = new Editor($("constraint"), $("marks"));
 const tokens = new Tokens($("tokens"), new Detail($("detail")));
 const announcer = new Announcer($("live"));
 let model = "";
+const isNarrow = () => matchMedia("(max-width: 860px)").matches;
 let running = null; // the AbortController of the request that runs
 
 /* What is asked */
@@ -28,7 +29,7 @@ function showKind(kind) {
   $("constraint-field").hidden = kind === "text";
   $("constraint-label").textContent = label;
   $("constraint-hint").textContent = hint;
-  $("constraint").rows = KINDS[kind].isJson ? 14 : 5;
+  $("constraint").rows = KINDS[kind].isJson ? 12 : 5;
 }
 
 function showExample(example) {
@@ -71,7 +72,8 @@ function showError(title, message, pointer = null, place = null) {
   $("error-show").onclick = () => editor.select(...place);
   $("error").hidden = false;
   if (place) editor.mark(...place);
-  showStatus("failed", title);
+  if (isNarrow()) $("error").scrollIntoView({ block: "center" });
+  showStatus("failed", tokens.count ? `Failed after ${count(tokens.count)}` : "Failed");
 }
 
 function explain(error, task) {
@@ -90,12 +92,29 @@ function explainApiFault({ status, message, error }, task) {
     showError("This server asks for an API key", "Enter it in the field above Run.");
     return;
   }
-  const isOfConstraint = error.code === "invalid_json_schema";
-  const pointer = isOfConstraint ? (message.match(/#(?:\/[^\s:]*)?(?=:)/)?.[0] ?? null) : null;
-  const place = pointer === null ? null : findPlace(task.places, pointer);
+  if (error.code === "invalid_json_schema") {
+    explainConstraintFault(message, task);
+    return;
+  }
   const titles = { 400: "The request was refused", 422: "What was written does not conform" };
-  const title = isOfConstraint ? "The constraint was refused" : titles[status];
-  showError(title ?? "The server could not answer", message, pointer, place);
+  showError(titles[status] ?? "The server could not answer", message);
+}
+
+/** The message names the place by its JSON pointer, or of a regex or grammar by line and column. */
+function explainConstraintFault(message, task) {
+  const title = "The constraint was refused";
+  const [before, pointer] = message.match(/^.*?(#(?:\/[^\s:]*)?): /) ?? [];
+  const [, line, column] = message.match(/^line (\d+), column (\d+): /) ?? [];
+  if (pointer) {
+    const place = findPlace(task.places, pointer);
+    showError(title, message.slice(before.length), pointer, place);
+  } else if (line) {
+    const lines = editor.text.split("\n");
+    const from = lines.slice(0, line - 1).join("\n").length + (line > 1) + Number(column) - 1;
+    showError(title, message, null, [from, from + 1]);
+  } else {
+    showError(title, message);
+  }
 }
 
 /* What is written */
@@ -139,7 +158,7 @@ async function run() {
   showRunning(true);
   clearOutput(Boolean(KINDS[task.kind].isJson));
   showStatus("writing", "Waiting for the first token");
-  if (matchMedia("(max-width: 860px)").matches) $("output").scrollIntoView();
+  if (isNarrow()) $("output").scrollIntoView();
   try {
     await write(task, running.signal);
   } catch (error) {

@@ -18,7 +18,7 @@ export function drawOrigins(bar, legend, counts) {
     ...names.map((name) => {
       const item = make("li");
       item.title = ORIGINS[name];
-      item.append(make("span", `badge ${name}`, name), make("span", "count", `${counts[name] ?? 0}`));
+      item.append(make("span", `badge ${name}`, name), " ", make("span", "count", `${counts[name] ?? 0}`));
       return item;
     }),
   );

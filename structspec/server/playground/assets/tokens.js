@@ -79,7 +79,8 @@ export class Tokens {
   #draw(token, index) {
     const isLaidOut = this.#isJson && this.#isIndented;
     const pieces = isLaidOut ? this.#layout.feed(token.text) : [written(token.text)];
-    if (!pieces.some((piece) => piece.isWritten && piece.text)) pieces.push(written("·"));
+    // one of which nothing is seen has a sign in the style sheet: text that is copied is JSON still
+    if (!pieces.some((piece) => piece.isWritten)) pieces.push(written(""));
     let isFirst = true;
     for (const { text, isWritten } of pieces) {
       if (!isWritten) {
