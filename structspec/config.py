@@ -57,6 +57,8 @@ class EngineConfig:
     compile_cache_dir: str | Path | None = None  # where compiled grammars are kept for next time
     max_compile_cache_dir_bytes: int = 2**30  # those unused the longest are deleted beyond
     log_stats_interval_s: float = 10.0  # while it is busy, to the logger "structspec"; 0 is never
+    # of text, to all streams together, once there are more than four of them; 0 is no limit
+    max_pieces_per_second: float = 2000.0
     speculative: SpeculativeConfig = field(default_factory=SpeculativeConfig)
 
     def __post_init__(self) -> None:
@@ -84,6 +86,7 @@ class EngineConfig:
                 f"compile_timeout_s must be a number above 0, not {self.compile_timeout_s!r}"
             )
         check_numbers(self, 0, 86_400, "log_stats_interval_s")
+        check_numbers(self, 0, 1_000_000, "max_pieces_per_second")
         if not isinstance(self.speculative, SpeculativeConfig):
             raise InvalidRequest(
                 f"speculative must be a SpeculativeConfig, not {self.speculative!r}; to draft"

@@ -90,6 +90,7 @@ class Service:
         self._engine_loop = EngineLoop(
             lambda: self._build_engine(model, choose_dtype(dtype, target), target, config),
             log_interval_s=config.log_stats_interval_s,
+            max_pieces_per_second=config.max_pieces_per_second,
         )
 
     def _build_engine(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from structspec.engine.engine import Engine
 from structspec.engine.log_line import LogLine
+from structspec.engine.news_rounds import NewsRounds
 from structspec.errors import Cancelled, EngineError, StructspecError
 from structspec.models.out_of_memory import release_memory
 from structspec.request import Request
@@ -53,12 +54,21 @@ class EngineLoop:
     parallel loops instead of spinning, which made a step on two cores a quarter slower.
     """
 
-    def __init__(self, build: Callable[[], Engine], *, log_interval_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        build: Callable[[], Engine],
+        *,
+        log_interval_s: float = 0.0,
+        max_pieces_per_second: float = 0.0,
+    ) -> None:
         """Returns once the engine is built; raises what `build` raised.
 
-        While it is busy it says how it does every so many seconds; 0 is never.
+        While it is busy it says how it does every so many seconds; 0 is never. Where more than a
+        few requests are streamed they have at most so many pieces of text a second together; 0 is
+        no limit.
         """
         self._log_interval_s = log_interval_s
+        self._rounds = NewsRounds(max_pieces_per_second)
         self._wake = threading.Condition()
         self._inbox: deque[Callable[[], None]] = deque()  # run by the engine's thread, in order
         self._listeners: dict[int, Listener] = {}
@@ -139,10 +149,11 @@ class EngineLoop:
             while not self._is_closed:
                 self._take_inbox()
                 news = self._engine.step()
-                for request in news:
+                is_idle = self._engine.is_idle
+                for request in self._rounds.take(news, is_last=is_idle):
                     self._tell(request)
                 log_line.tick()
-                if self._engine.is_idle and not news:
+                if is_idle and not news:
                     self._sleep()
         # Also a panic in a library's Rust code: nobody may wait for ever for a thread that is gone.
         except BaseException as error:
