@@ -46,6 +46,8 @@ def of_request(told: dict[str, Any], message: str, held: Held | None) -> Structs
             return NothingAllowed(message)
         case "cancelled" | "engine_error" | "internal_error" | "server_error":
             return ServerError(message)
+        case int(status) if status >= 500:  # vLLM's
+            return ServerError(message, status=status)
     is_too_long = any(words in message for words in _TOO_LONG)
     if told.get("code") == "context_length_exceeded" or is_too_long:
         return PromptTooLong(message)
