@@ -219,6 +219,8 @@ def test_nothing_is_wider_than_a_phone(page: Browser) -> None:
         "return [r.left, r.top, innerWidth - r.right, innerHeight - r.bottom]"
     )
     assert min(edges) >= 0
+    lit = "return document.querySelector('.is-lit').getBoundingClientRect().bottom"
+    assert page.run(lit) < edges[1]  # and what it is about is not behind it
     write_fault = {**SCHEMA, "required": "name"}
     page.fill("#constraint", json.dumps(write_fault))
     page.click("#run")
@@ -226,6 +228,17 @@ def test_nothing_is_wider_than_a_phone(page: Browser) -> None:
     assert page.run(width) <= 360
     is_in_view = "return document.getElementById('error').getBoundingClientRect().top < innerHeight"
     assert page.run(is_in_view)
+
+
+def test_stop_is_at_hand_on_a_phone(page: Browser) -> None:
+    page.show_as(360, 740)
+    ask_for_long_text(page)
+    page.click("#run")
+    page.wait(lambda: counts(page)["sampled"] > 3, "some tokens are there")
+    bottom = "return innerHeight - document.getElementById('stop').getBoundingClientRect().bottom"
+    assert 0 <= page.run(bottom) < 60
+    page.click("#stop")
+    page.wait(lambda: state(page) == "cut", "it has stopped")
 
 
 def test_it_is_dark_for_who_likes_it_dark_and_still_for_who_likes_it_still(page: Browser) -> None:

@@ -48,6 +48,13 @@ export class Detail {
     }
     this.#box.style.top = `${top + scrollY}px`;
     this.#box.style.left = `${left + scrollX}px`;
+    if (getComputedStyle(this.#box).position === "fixed") this.#uncover(at);
+  }
+
+  /** On a phone it stands at the bottom: what it is about must not be behind it. */
+  #uncover(at) {
+    const hidden = at.bottom + 10 - this.#box.getBoundingClientRect().top;
+    if (hidden > 0) scrollBy(0, hidden);
   }
 
   hide() {
