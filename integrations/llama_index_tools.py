@@ -1,0 +1,84 @@
+"""LlamaIndex's tools in OpenAI's form, and calls of them out of responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatResponse, ToolCallBlock
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.tools.types import BaseTool, ToolMetadata
+from pydantic import BaseModel
+
+from structspec.errors import GenerationError
+from structspec.integrations.llama_index_messages import other_calls
+from structspec.integrations.llama_index_partial import partial_value
+from structspec.json_annotations import without_annotations
+from structspec.schema import resolve_schema
+
+
+class NoToolCall(GenerationError, ValueError):
+    """The model called no tool where one had to be called; `text` is what it said instead."""
+
+
+def to_tools(tools: Sequence[BaseTool | Mapping[str, Any]] | None) -> list[Mapping[str, Any]]:
+    """Tools in OpenAI's form; those that have it stay as they are."""
+    return [_to_tool(one.metadata) if isinstance(one, BaseTool) else one for one in tools or ()]
+
+
+def _to_tool(metadata: ToolMetadata) -> dict[str, Any]:
+    # the name as it is, brackets of generic models included: a call is looked up by it
+    function: dict[str, Any] = {"name": metadata.get_name()}
+    if metadata.description and not _says_nothing(metadata):
+        function["description"] = metadata.description
+    return {"type": "function", "function": {**function, "parameters": _parameters(metadata)}}
+
+
+def _says_nothing(metadata: ToolMetadata) -> bool:
+    """Whether the description is the signature of the function that LlamaIndex fills models by."""
+    return metadata.description.startswith(f"{metadata.name}(*args: Any, **kwargs: Any)")
+
+
+def _parameters(metadata: ToolMetadata) -> dict[str, Any]:
+    kind = metadata.fn_schema
+    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+    schema = resolve_schema(kind).json_schema if is_model else metadata.get_parameters_dict()
+    untitled: dict[str, Any] = without_annotations(schema, {"title": str})
+    return untitled
+
+
+def to_choice(choice: Any, *, is_required: bool) -> str | Mapping[str, Any]:
+    """Which tool is to be called, in OpenAI's form, of what LlamaIndex's callers pass."""
+    if choice is None:
+        return "required" if is_required else "auto"
+    if choice == "any":
+        return "required"
+    if isinstance(choice, str) and choice not in ("auto", "none", "required"):
+        return {"type": "function", "function": {"name": choice}}
+    named: str | Mapping[str, Any] = choice
+    return named
+
+
+def select_tools(response: ChatResponse, *, must_call: bool) -> list[ToolSelection]:
+    """The calls of a response, also of one that is still being written."""
+    message = response.message
+    blocks = [one for one in message.blocks if isinstance(one, ToolCallBlock)]
+    calls = [(one.tool_call_id, one.tool_name, one.tool_kwargs) for one in blocks]
+    if not calls:
+        told = message.additional_kwargs.get("tool_calls") or ()
+        calls = [
+            (one["id"], one["function"]["name"], one["function"]["arguments"])
+            for one in other_calls(told, "message")
+        ]
+    if not calls and must_call:
+        text = message.content or ""
+        raise NoToolCall(f"the model called no tool, and said {text[:200]!r}", text=text)
+    return [
+        ToolSelection(tool_id=call_id or "", tool_name=name, tool_kwargs=_kwargs(arguments))
+        for call_id, name, arguments in calls
+    ]
+
+
+def _kwargs(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
+    value = partial_value(arguments) if isinstance(arguments, str) else dict(arguments)
+    return value if isinstance(value, dict) else {}
