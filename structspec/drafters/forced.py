@@ -103,14 +103,14 @@ def take_certain(
     between the matcher and it.
     """
     if scheduled.may_guess:
-        tokens = _up_to_stop(matcher.forced_tokens(limit), stop_token_ids)
+        tokens = up_to_stop(matcher.forced_tokens(limit), stop_token_ids)
         return list(takewhile(matcher.accept, tokens))
     num_unseen = scheduled.request.num_unseen if scheduled.last_index >= 0 else 0
     tokens = matcher.forced_tokens(limit + num_unseen)
-    return _up_to_stop(tokens, stop_token_ids)[num_unseen:]
+    return [*up_to_stop(tokens, stop_token_ids)][num_unseen:]
 
 
-def _up_to_stop(token_ids: list[int], stop_token_ids: Collection[int]) -> list[int]:
+def up_to_stop(token_ids: Sequence[int], stop_token_ids: Collection[int]) -> Sequence[int]:
     """The tokens up to the first that ends the text, that one included."""
     ends = (place for place, token_id in enumerate(token_ids, 1) if token_id in stop_token_ids)
     return token_ids[: next(ends, len(token_ids))]

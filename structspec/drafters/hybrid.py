@@ -1,5 +1,8 @@
 """The default drafter: the surest kind of draft at every place, steered by the grammar.
 
+Each request is walked through its grammar. Where walking all would take longer than a good part of
+the model's own step, what is sure is drafted for all at once (`quick.py`), and some are walked.
+
 while there are slots left:
     forced text, without its last token if that may merge with what follows
     else, up to the first token the matcher refuses:
@@ -16,13 +19,15 @@ roll the matcher back
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from structspec.drafters.base import count_hopeful, count_slots
 from structspec.drafters.copying import TextCopier, closing_text
 from structspec.drafters.forced import StopFinder, find_spelled, take_certain
+from structspec.drafters.haste import Haste
 from structspec.drafters.ngram import NgramDrafter
 from structspec.drafters.prediction import PredictionDrafter
+from structspec.drafters.quick import Guess, QuickDrafter
 from structspec.drafters.spelling import spell
 from structspec.drafters.suffix import make_suffix
 from structspec.drafters.trust import SpellingTrust, TailTrust
@@ -47,7 +52,13 @@ class HybridDrafter:
     In steps with too many requests for guesses it does nothing but take what is certain.
     """
 
-    def __init__(self, vocabulary: Vocabulary, config: SpeculativeConfig) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        config: SpeculativeConfig,
+        step_seconds: Callable[[int], float] | None = None,
+    ) -> None:
+        """`step_seconds`: what the model's own step with so many rows takes, if that is known."""
         self._vocabulary = vocabulary
         self._ngram = NgramDrafter(config)
         self._copier = TextCopier(vocabulary)
@@ -66,6 +77,8 @@ class HybridDrafter:
         }
         self._orders: dict[tuple[str, ...], list[tuple[str, _Take]]] = {}
         self._stop_token_ids = frozenset(vocabulary.stop_token_ids)
+        self._quick = QuickDrafter(self._ngram, self._guess_surely, self._stop_token_ids)
+        self._haste = Haste(step_seconds)
         self._max_guess_rows = config.guess_rows
         self._num_speculative_tokens = config.num_speculative_tokens
 
@@ -81,7 +94,7 @@ class HybridDrafter:
             return no_draft(len(batch.requests), num_hopeful)
         self._trust.judge()
         self._tails.judge()
-        walks = [self._propose_one(one, max_num_guessed) for one in batch.requests]
+        walks = self._walk_all(batch.requests, max_num_guessed)
         return Draft(
             [walk.token_ids for walk in walks],
             [None] * len(walks),
@@ -97,18 +110,50 @@ class HybridDrafter:
         max_num_rows = self._max_guess_rows // max(1, num_sampled)
         return max(0, min(self._num_speculative_tokens, max_num_rows - 1))
 
-    def _propose_one(self, scheduled: ScheduledRequest, max_num_guessed: int) -> Walk:
+    def _walk_all(self, requests: Sequence[ScheduledRequest], max_num_guessed: int) -> list[Walk]:
+        """Walk each request, or where that takes too long draft for all at once and walk some."""
+        walks = [self._begin(scheduled, max_num_guessed) for scheduled in requests]
+        order = [index for index, walk in enumerate(walks) if walk.num_free > 0]
+        num_open, most = len(order), None
+        if not self._haste.has_time_for(num_open):
+            self._quick.draft(requests, walks)
+            order = [i for i in order if requests[i].may_guess and walks[i].num_free > 0]
+            order.sort(key=lambda index: len(walks[index].token_ids))
+            most = num_open
+        for index in self._haste.timed(order, most):
+            walks[index] = self._walk(
+                requests[index], self._begin(requests[index], max_num_guessed)
+            )
+        return walks
+
+    def _begin(self, scheduled: ScheduledRequest, max_num_guessed: int) -> Walk:
         request, num_slots = scheduled.request, count_slots(scheduled)
         max_num_guessed = min(max_num_guessed, scheduled.max_num_guesses)
         stops, matching = self._stop_token_ids, _matching_of(request)
-        walk = Walk(request, request.matcher, num_slots, max_num_guessed, stops, matching)
-        if num_slots <= 0:
+        return Walk(request, request.matcher, num_slots, max_num_guessed, stops, matching)
+
+    def _walk(self, scheduled: ScheduledRequest, walk: Walk) -> Walk:
+        if walk.num_slots <= 0:
             return walk
         try:
             self._draft(scheduled, walk)
         except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
-            return Walk(request, None, 0, 0, ())
+            return Walk(walk.request, None, 0, 0, ())
         return walk
+
+    def _guess_surely(self, walk: Walk) -> Guess | None:
+        """What is surer than a lookup, by the order of the request's chain, if anything is."""
+        request, chain = walk.request, walk.request.params.speculation.chain
+        for source in chain[: chain.index("ngram")] if "ngram" in chain else chain:
+            if source == "prediction" and request.prediction_token_ids:
+                continued = self._prediction.continue_from
+            elif source == "suffix":
+                continued = self._continue_likely
+            else:
+                continue
+            if token_ids := continued(request, walk.token_ids, walk.num_guesses):
+                return source, token_ids
+        return None
 
     def _draft(self, scheduled: ScheduledRequest, walk: Walk) -> None:
         matcher, chain = walk.matcher, walk.request.params.speculation.chain
@@ -175,15 +220,13 @@ class HybridDrafter:
 
         A request's own text is left to prompt lookup, which finds more in it, where it may.
         """
-        if "ngram" not in walk.request.params.speculation.chain:
-            return walk.take(
-                self._suffix.continue_from(walk.request, walk.token_ids, walk.num_guesses)
-            )
-        return walk.take(
-            self._suffix.continue_as_others(
-                walk.request, walk.token_ids, walk.num_guesses, min_match=self._remembered_match
-            )
-        )
+        return walk.take(self._continue_likely(walk.request, walk.token_ids, walk.num_guesses))
+
+    def _continue_likely(self, request: Request, draft: Sequence[int], limit: int) -> list[int]:
+        if "ngram" not in request.params.speculation.chain:
+            return self._suffix.continue_from(request, draft, limit)
+        least = self._remembered_match
+        return self._suffix.continue_as_others(request, draft, limit, min_match=least)
 
     def _look_up_surely(self, walk: Walk) -> int:
         """Draft what followed a match that hardly is one by chance.

@@ -47,6 +47,15 @@ class NgramDrafter:
             return []
         return self._index.draft([self._ask(request, draft, limit, shortest)])[0]
 
+    def continue_all(
+        self, places: Sequence[tuple[Request, Sequence[int], int]], *, min_match: int = 1
+    ) -> list[list[int]]:
+        """Like `continue_from` of many requests, their drafts and limits, in one call."""
+        shortest = max(min_match, self._shortest)
+        if shortest > self._longest:
+            return [[] for _ in places]
+        return self._index.draft([self._ask(*place, shortest) for place in places])
+
     def _ask(self, request: Request, draft: Sequence[int], limit: int, shortest: int) -> Ask:
         new = request.token_ids[self._index.num_known(request) :]
         return Ask(request, new, draft, limit, shortest, self._longest)

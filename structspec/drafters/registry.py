@@ -30,16 +30,23 @@ class NoDrafter:
 
 
 def make_drafter(
-    vocabulary: Vocabulary, config: SpeculativeConfig, device_type: str = "cpu"
+    vocabulary: Vocabulary,
+    config: SpeculativeConfig,
+    device_type: str = "cpu",
+    step_seconds: Callable[[int], float] | None = None,
 ) -> Drafter:
-    """The drafter that `config` describes; raises InvalidRequest for a class that is none."""
+    """The drafter that `config` describes; raises InvalidRequest for a class that is none.
+
+    `step_seconds`: what the model's own step with so many rows takes, where that is known.
+    """
     if config.resolved_method == "ngram_gpu":
         return NgramGpuDrafter(config, torch.device(device_type))
+    if config.resolved_method == "hybrid":
+        return HybridDrafter(vocabulary, config, step_seconds)
     return _MAKERS[config.resolved_method](vocabulary, config)
 
 
 _MAKERS: dict[Method, _Maker] = {
-    "hybrid": HybridDrafter,
     "forced": lambda vocabulary, config: ForcedDrafter(vocabulary),
     "prediction": lambda vocabulary, config: PredictionDrafter(
         lambda request: request.prediction_token_ids

@@ -81,6 +81,16 @@ class Walk:
             raise taken
         return taken
 
+    def put(self, source: str, guesses: Sequence[int], certain: Sequence[int]) -> None:
+        """Draft guesses and what is certain behind them; the matcher is not moved."""
+        if not guesses and not self.token_ids:
+            self.num_certain = len(certain)
+        self.token_ids += guesses
+        self.token_ids += certain
+        self.is_forced += [False] * len(guesses) + [True] * len(certain)
+        self.count(source, len(guesses))
+        self.count("forced", len(certain))
+
     def note(self, token_ids: Sequence[int]) -> int:
         """Draft what is forced and the matcher has accepted already; says how many."""
         self.token_ids += token_ids

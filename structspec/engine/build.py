@@ -78,6 +78,7 @@ def build_engine(
     is_told = speculative.num_speculative_tokens_per_batch_size is not None
     is_measured = speculative.num_speculative_tokens > 0 and not is_told
     cost = _measure(parts.runner) if is_measured else None
+    step_seconds = None if cost is None else cost.of_step
     engine = Engine(
         Scheduler(
             config,
@@ -92,7 +93,7 @@ def build_engine(
             ),
             draft_lengths=_draft_lengths(config, cost),
         ),
-        make_drafter(vocabulary, config.speculative, loaded.network.device.type),
+        make_drafter(vocabulary, speculative, loaded.network.device.type, step_seconds),
         parts.runner,
         Masker(vocabulary, is_pinned=is_cuda),
         parts.sampler,
@@ -100,7 +101,7 @@ def build_engine(
         pace=Pace(
             is_optimistic=is_cuda and config.optimistic_sampling,
             is_told=is_told,
-            fastest=None if cost is None else lambda num_rows: float(cost.seconds(num_rows)),
+            fastest=step_seconds,
         ),
     )
     return BuiltEngine(engine, max_model_len)

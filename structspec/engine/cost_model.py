@@ -35,6 +35,10 @@ class CostModel:
         beyond = np.maximum(rows - self._rows[-1], 0) * self._slope_beyond
         return np.asarray(within + beyond)
 
+    def of_step(self, num_rows: int) -> float:
+        """Seconds of one step with so many rows."""
+        return float(self.seconds(num_rows))
+
     @property
     def _slope_beyond(self) -> float:
         """Seconds a row behind the largest size: as between the largest and half of it."""
