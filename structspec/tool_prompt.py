@@ -38,6 +38,22 @@ def has_tools(template: str | None) -> bool:
     return template is not None and "tools" in template
 
 
+def place_tools(
+    messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]], template: str | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
+    """What a chat template is given: messages, and tools where it has a place for them.
+
+    Where it has none they are told in the messages.
+    """
+    if not has_tools(template):
+        return tell_tools(messages, tools, choose_envelope(template)), None
+    wrapped = [
+        dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)}
+        for tool in tools
+    ]
+    return messages, wrapped or None
+
+
 def tell_tools(
     messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], envelope: Envelope
 ) -> list[dict[str, Any]]:

@@ -32,6 +32,8 @@ def _message(given: Mapping[str, Any], param: str) -> dict[str, Any]:
     if role == "assistant" and isinstance(reasoning, str):
         message["reasoning_content"] = reasoning
     calls = given.get("tool_calls")
+    if calls and not isinstance(calls, list):
+        raise refuse(f"{param}.tool_calls must be a list, not {calls!r}", f"{param}.tool_calls")
     if role == "assistant" and calls:
         message["tool_calls"] = [
             _call(call, f"{param}.tool_calls[{index}]") for index, call in enumerate(calls)

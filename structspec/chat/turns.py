@@ -34,7 +34,7 @@ from structspec.runner import Runner, Told
 from structspec.text_target import target_of
 from structspec.tool_answer import ToolAnswer
 from structspec.tool_calls import ToolCall
-from structspec.tool_prompt import choose_envelope, has_tools, tell_tools
+from structspec.tool_prompt import choose_envelope, place_tools
 
 _CONSTRAINTS = ("schema", "regex", "choices", "grammar")
 
@@ -94,7 +94,7 @@ def make_turn(
     task = runner.resolve(free) if asked is None else replace(asked, constraint=held)
     answer = asked.target if asked is not None and held.response is not None else None
     shown = show_schema(given, answer, task.schema_in_prompt)
-    prompt = _place(shown, chosen.tools, held, runner.chat_template)
+    prompt = place_tools(shown, chosen.tools, runner.chat_template)
     return Turn(shown, prompt, replace(task, target=target_of(held), answer=answer), held)
 
 
@@ -108,22 +108,6 @@ def _wanted(asked: Task | None) -> Wanted | None:
     if not isinstance(asked.constraint, JsonSchema):
         raise refuse("with tools an answer can be held to schema= only", "tools")
     return Wanted({"schema": asked.constraint}, "schema")
-
-
-def _place(
-    messages: list[dict[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
-    held: Tools,
-    template: str | None,
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-    """The prompt: tools in the chat template where it has a place for them, else in words."""
-    if not has_tools(template):
-        return tell_tools(messages, tools, held.envelope), None
-    wrapped = [
-        dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)}
-        for tool in tools
-    ]
-    return messages, wrapped
 
 
 class _Reader:

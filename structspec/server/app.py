@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import secrets
 import time
@@ -20,9 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from structspec.chat.fields import refuse
 from structspec.prometheus import CONTENT_TYPE, to_prometheus
-from structspec.server import chat_endpoint, completions, responses_endpoint
+from structspec.server import chat_endpoint, completions, responses_endpoint, tokens
 from structspec.server.bodies import (
     ChatBody,
     CompletionBody,
@@ -234,41 +232,14 @@ class _Server:
         }
 
     async def tokenize(self, request: Request) -> Response:
-        """POST /tokenize: the tokens of a text, or of a chat."""
-        given = await self._read_object(request)
-        tokenizer = self._service.tokenizer
-        if isinstance(given.get("prompt"), str):
-            token_ids = tokenizer.encode(given["prompt"])
-        elif isinstance(given.get("messages"), list):
-            token_ids = tokenizer.encode_chat(given["messages"], given.get("tools"))
-        else:
-            raise refuse("send a prompt, or messages", "prompt", "missing_required_parameter")
-        return JSONResponse(
-            {
-                "tokens": token_ids,
-                "count": len(token_ids),
-                "max_model_len": self._service.max_model_len,
-            }
-        )
+        """POST /tokenize."""
+        data = await self._gate.read(request)
+        return JSONResponse(await asyncio.to_thread(tokens.tokenize, self._service, data))
 
     async def detokenize(self, request: Request) -> Response:
-        """POST /detokenize: the text of tokens."""
-        tokens = (await self._read_object(request)).get("tokens")
-        size = self._service.vocabulary.vocab_size
-        if not isinstance(tokens, list) or not all(
-            type(token_id) is int and 0 <= token_id < size for token_id in tokens
-        ):
-            raise refuse(f"tokens must be a list of integers from 0 to {size - 1}", "tokens")
-        return JSONResponse({"prompt": self._service.tokenizer.decode(tokens)})
-
-    async def _read_object(self, request: Request) -> dict[str, Any]:
-        try:
-            given = json.loads(await self._gate.read(request))
-        except (ValueError, RecursionError) as error:
-            raise refuse(f"the body is not JSON: {error}", None, "invalid_json") from None
-        if not isinstance(given, dict):
-            raise refuse("the body must be an object", None, "invalid_type")
-        return given
+        """POST /detokenize."""
+        data = await self._gate.read(request)
+        return JSONResponse(await asyncio.to_thread(tokens.detokenize, self._service, data))
 
     async def health(self, request: Request) -> Response:
         """GET /health: whether the engine's thread lives."""

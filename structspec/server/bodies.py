@@ -6,9 +6,12 @@ constrain it are here, and are honoured or refused with their name.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
 from structspec.chat.fields import refuse
 from structspec.server.errors import of_validation
@@ -16,10 +19,14 @@ from structspec.server.errors import of_validation
 Json = dict[str, Any]
 
 
-class ConstraintFields(BaseModel):
-    """How clients of OpenAI, vLLM, SGLang and llama.cpp say what an answer must be."""
+class RequestBody(BaseModel):
+    """A JSON object; what is not looked at is kept aside."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+
+
+class ConstraintFields(RequestBody):
+    """How clients of OpenAI, vLLM, SGLang and llama.cpp say what an answer must be."""
 
     response_format: Json | None = None
     structured_outputs: Json | None = None  # vLLM
@@ -117,7 +124,9 @@ class ResponsesBody(SamplingFields):
     chat_template_kwargs: Json | None = None
 
 
-_Body = TypeVar("_Body", bound=ConstraintFields)
+_Body = TypeVar("_Body", bound=RequestBody)
+
+_MAY_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{309}")  # numbers that no float holds
 
 # of other servers, which would write something else with them
 _CHANGES_ANSWERS = {
@@ -130,13 +139,24 @@ _CHANGES_ANSWERS = {
 def read_body(kind: type[_Body], data: bytes) -> _Body:
     """A request's body; raises InvalidField with the field that is wrong."""
     try:
-        body = kind.model_validate_json(data)
+        body = kind.model_validate(_parse(data))
     except ValidationError as error:
         raise of_validation(error) from None
     for name, value in (body.model_extra or {}).items():
         if value is not None:
             _refuse_unheeded(name)
     return body
+
+
+def _parse(data: bytes) -> Any:
+    """What JSON text says; raises InvalidField for NaN, numbers out of range, and what is none."""
+    try:
+        given = from_json(data, allow_inf_nan=False)
+        if _MAY_OVERFLOW.search(data):
+            json.dumps(given, allow_nan=False)
+    except ValueError as error:
+        raise refuse(f"the body is not JSON: {error}", None, "invalid_json") from None
+    return given
 
 
 def _refuse_unheeded(name: str) -> None:

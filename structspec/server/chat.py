@@ -21,7 +21,7 @@ from structspec.server.errors import ApiError, to_api_error
 from structspec.server.sampling import read_sampling
 from structspec.server.settings import ServerSettings
 from structspec.service import ChatPrompt, Prepared, Service, TokenPrompt
-from structspec.tool_prompt import choose_envelope, has_tools, tell_tools
+from structspec.tool_prompt import choose_envelope, place_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +108,16 @@ def prepare_job(
 ) -> Job:
     """Messages and all that was read of a request, as prepared requests."""
     template = service.tokenizer.chat_template
-    envelope = choose_envelope(template)
     held: Tools | None = None
     if tools is not None:
-        wanted = tools.constrain(wanted, envelope)
+        wanted = tools.constrain(wanted, choose_envelope(template))
         held = wanted.options["grammar"]
         try:
             tools_of(held)
         except GrammarError as error:
             raise Job([], wanted).explain(error) from None
-    listed = [] if tools is None else list(tools.tools)
-    if has_tools(template):
-        prompt = ChatPrompt(messages, _wrapped(listed) or None, template_options or {})
-    else:
-        prompt = ChatPrompt(tell_tools(messages, listed, envelope), None, template_options or {})
+    told = place_tools(messages, () if tools is None else tools.tools, template)
+    prompt = ChatPrompt(*told, template_options or {})
     prepared = prepare_choices(service, settings, body, prompt, options, wanted)
     return Job(prepared, wanted, held, tells_reasoning)
 
@@ -212,11 +208,3 @@ def _read_policy(body: SamplingFields, wanted: Wanted) -> dict[str, Any]:
     if wanted.schema is not None:
         policy["schema_in_prompt"] = body.schema_in_prompt
     return {name: value for name, value in policy.items() if value is not None}
-
-
-def _wrapped(tools: Sequence[Any]) -> list[dict[str, Any]]:
-    """Tools in the form that templates read."""
-    return [
-        dict(tool) if "function" in tool else {"type": "function", "function": dict(tool)}
-        for tool in tools
-    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from structspec.chat.fields import refuse
 from structspec.chat.formats import Wanted, read_format
-from structspec.chat.messages import read_messages
+from structspec.chat.messages import read_messages, text_of
 from structspec.chat.tool_choice import read_tools
 from structspec.server.bodies import ResponsesBody
 from structspec.server.chat import Job, check_model, prepare_job
@@ -116,8 +116,8 @@ def _to_messages(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
             output, call_id = item.get("output"), item.get("call_id")
             yield {"role": "tool", "content": output, "tool_call_id": call_id}
         elif kind == "reasoning":
-            parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
-            reasoning = "\n".join(str(part.get("text", "")) for part in parts)
+            told = [text_of(item.get(n), f"input[{index}].{n}") for n in ("content", "summary")]
+            reasoning = "\n".join(filter(None, told))
         else:
             raise refuse(
                 f"input[{index}]: items of type {kind!r} are not supported",

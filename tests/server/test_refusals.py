@@ -91,11 +91,29 @@ def test_another_model_is_not_there(server: Server) -> None:
     assert server.client.get("/v1/models/other").status_code == 404
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"x"', b'{"a": 1} x', b"\xff", b"[" * 100_000])
-@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+NO_JSON = [b"", b"{", b"[]", b'"x"', b'{"a": 1} x', b"\xff", b"[" * 100_000]
+NO_JSON += [b'{"user": NaN}', b'{"user": [-Infinity]}', b'{"user": 1e999}', b'{"user": "\\ud800"}']
+PATHS = ["v1/chat/completions", "v1/completions", "v1/responses", "tokenize", "detokenize"]
+
+
+@pytest.mark.parametrize("data", NO_JSON)
+@pytest.mark.parametrize("path", PATHS)
 def test_what_is_no_json_object_is_a_bad_request(path: str, data: bytes, server: Server) -> None:
-    answer = server.client.post(f"/v1/{path}", content=data)
-    assert answer.status_code == 400 and answer.json()["error"]["message"]
+    answer = server.client.post(f"/{path}", content=data)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] in ("invalid_json", "invalid_type")
+
+
+def test_parts_of_items_that_are_no_parts_are_told_where(server: Server) -> None:
+    for item, place in (
+        ({"type": "reasoning", "summary": [["x"]]}, "input[0].summary[0].type"),
+        ({"type": "reasoning", "content": 3}, "input[0].content"),
+        ({"role": "assistant", "tool_calls": 3}, "input[0].tool_calls"),
+        ({"role": "user", "content": {"text": "x"}}, "input[0].content"),
+    ):
+        assert server.refused("/v1/responses", input=[item])["param"] == place
+    assert server.refused("/tokenize", messages=[{"role": "robot"}])["param"] == "messages[0]"
+    assert server.refused("/tokenize", prompt=3)["param"] == "prompt"
 
 
 def test_unknown_paths_and_methods_have_the_same_shape(server: Server) -> None:
