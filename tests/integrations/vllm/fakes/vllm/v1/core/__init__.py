@@ -1,0 +1,1 @@
+"""Of vLLM's engine core."""
