@@ -1,4 +1,4 @@
-"""The `structspec` command: `generate` one output, or watch the `demo`.
+"""The `structspec` command.
 
 Results go to stdout, everything else to stderr. Exit status: 0 done, 1 the output did not come to
 its end, does not validate or cannot be written, 2 the call itself is wrong, 130 interrupted.

@@ -7,6 +7,7 @@ import argparse
 import structspec
 from structspec.cli.bench import add_bench
 from structspec.cli.chat import add_chat
+from structspec.cli.completion import SHELLS, CompletionAction
 from structspec.cli.constraints import add_compiling, add_policy, add_text_constraints
 from structspec.cli.demo import run_demo
 from structspec.cli.explain import add_explain
@@ -19,13 +20,32 @@ from structspec.cli.speculation import add_prediction, add_speculation
 EXAMPLES = """\
 examples:
   structspec generate --schema person.json --prompt "Ada Lovelace, born 1815 in London."
-  structspec generate --schema app.models:Invoice --prompt-file mail.txt --stats
-  echo "Great phone, weak battery." | structspec generate --choice good --choice bad --prompt-file -
-  structspec generate --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}" --prompt "When was the moon landing?"
   structspec chat smollm2-135m --schema person.json
   structspec serve smollm2-135m
   structspec explain person.json
   structspec demo
+  structspec COMMAND --help
+
+exit status: 0 done; 1 the output was cut, is not valid or cannot be written; 2 the call is wrong
+or asks for what cannot be had; 130 interrupted
+
+completion of commands and options:
+  eval "$(structspec --completion bash)"      in ~/.bashrc
+  eval "$(structspec --completion zsh)"       in ~/.zshrc, behind compinit
+  structspec --completion fish | source       in ~/.config/fish/config.fish
+"""
+GENERATE_EXAMPLES = """\
+examples:
+  structspec generate --schema person.json --prompt "Ada Lovelace, born 1815 in London."
+  structspec generate --schema app.models:Invoice --prompt-file mail.txt --stats
+  echo "Great phone, weak battery." | structspec generate --choice good --choice bad --prompt-file -
+  structspec generate --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}" --prompt "When was the moon landing?"
+  structspec generate --schema person.json --prompt "Ada, born 1815" --n 3 --temperature 0.8 --raw
+"""
+DEMO_EXAMPLES = """\
+examples:
+  structspec demo
+  structspec demo --model HuggingFaceTB/SmolLM2-360M-Instruct
 """
 
 
@@ -39,6 +59,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--version", action="version", version=f"structspec {structspec.__version__}"
+    )
+    parser.add_argument(
+        "--completion",
+        action=CompletionAction,
+        metavar="SHELL",
+        help=f"print a script that has the shell complete options: {', '.join(SHELLS)}",
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_generate(commands)
@@ -55,7 +81,7 @@ def _add_generate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "generate",
         help="write one output that conforms, to stdout",
         description="Write one output that conforms, to stdout; everything else goes to stderr.",
-        epilog=EXAMPLES,
+        epilog=GENERATE_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run_generate)
@@ -87,6 +113,8 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "demo",
         help="watch a real model fill in a table of tasks",
         description="Run a dozen small tasks on a real model and print what came of them.",
+        epilog=DEMO_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run_demo)
     _add_model(parser)

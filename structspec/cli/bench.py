@@ -18,6 +18,24 @@ Walk every instance of DATA token by token through each backend's masks, in work
 limits, and count each schema once: right, approximated (the report said so), under (an invalid
 instance passes), over (a valid one does not), refused, crash.
 """
+EXAMPLES = """\
+examples:
+  structspec bench grammars schemas.jsonl --sample 50
+  structspec bench quality --tasks 20
+  structspec bench engine tests/data/structured-workload.json --requests 1 8
+  structspec bench spec tests/data/structured-workload.json --requests 1 --lengths 0 4
+"""
+GRAMMARS_EXAMPLES = """\
+examples:
+  structspec bench grammars schemas.jsonl --sample 50
+  structspec bench grammars schemas.jsonl.gz --backend router --vocab smollm2 --json
+  structspec bench grammars schemas.jsonl --only Github_easy---o12345 --failures wrong.jsonl
+"""
+QUALITY_EXAMPLES = """\
+examples:
+  structspec bench quality --tasks 20
+  structspec bench quality --resume outputs.jsonl --wrong wrong.jsonl
+"""
 QUALITY_DESCRIPTION = """\
 Have a model extract objects with known answers from generated texts, with the default options and
 with others, and compare, task by task: fields that are right, how likely the model finds what it
@@ -28,7 +46,10 @@ wrote, tokens and time.
 def add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `bench` and what it measures."""
     parser = commands.add_parser(
-        "bench", help="measure constraints, what they cost in quality, or the engine's speed"
+        "bench",
+        help="measure constraints, what they cost in quality, or the engine's speed",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parts = parser.add_subparsers(required=True, metavar="part")
     _add_grammars(parts)
@@ -42,6 +63,8 @@ def _add_grammars(parts: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "grammars",
         help="correctness and speed of constraints, beside the bare libraries",
         description=DESCRIPTION,
+        epilog=GRAMMARS_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run_bench_grammars)
     parser.add_argument(
@@ -81,6 +104,8 @@ def _add_quality(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "quality",
         help="what a constraint and its options cost in right answers",
         description=QUALITY_DESCRIPTION,
+        epilog=QUALITY_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run_bench_quality)
     parser.add_argument("--model", default="smollm2-135m", help="default: %(default)s")

@@ -31,6 +31,14 @@ _PARTS = {
     "prefill": "reading prompts, beside this device's matrix rate",
     "steps": "where a step's time goes, by requests, context and guesses",
 }
+EXAMPLES = f"""\
+parts:
+{chr(10).join(f"  {name:12} {text}" for name, text in _PARTS.items())}
+
+examples:
+  structspec bench engine tests/data/structured-workload.json --requests 1 8
+  structspec bench engine tests/data/structured-workload.json --part steps --device cuda --json
+"""
 
 
 def add_engine(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,7 +47,8 @@ def add_engine(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "engine",
         help="tokens per second by constraint and number of requests",
         description=DESCRIPTION,
-        epilog="parts: " + "; ".join(f"{name}: {text}" for name, text in _PARTS.items()),
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run_bench_engine)
     parser.add_argument(

@@ -15,13 +15,22 @@ DESCRIPTION = """\
 Have a model write many outputs at once with as many drafts as the engine finds to pay, and with
 fixed numbers of them, in alternating pairs: tokens per second, tokens drafted, and their ratio.
 """
+EXAMPLES = """\
+examples:
+  structspec bench spec tests/data/structured-workload.json --requests 1 --lengths 0 4
+  structspec bench spec tests/data/structured-workload.json --test copy --pairs 2 --json
+"""
 _TESTS = ("plain", "same", "copy")
 
 
 def add_spec(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `bench spec`."""
     parser = parts.add_parser(
-        "spec", help="the draft length chosen, beside fixed ones", description=DESCRIPTION
+        "spec",
+        help="the draft length chosen, beside fixed ones",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run_bench_spec)
     parser.add_argument(
