@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -45,7 +46,7 @@ class PartialValues:
     """
 
     def __init__(self, schema: Any) -> None:
-        is_json = isinstance(schema, Mapping | bool | str | JsonSchema)
+        is_json = isinstance(schema, Mapping | bool | str | Path | JsonSchema)
         self._kind: Any = Any if is_json else schema
         self._reader = PartialJson()
         self._adapters: dict[int, tuple[Any, TypeAdapter[Any]]] = {}
@@ -174,7 +175,7 @@ class PartialItems:
 def _items_of(schema: Any) -> Any:
     if isinstance(schema, JsonSchema):
         schema = schema.schema
-    if isinstance(schema, Mapping | str | bool):
+    if isinstance(schema, Mapping | str | bool | Path):
         whole = resolve_schema(schema).json_schema
         items = whole.get("items")
         if whole.get("type") == "array" and isinstance(items, Mapping):

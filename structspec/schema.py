@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NewType
 
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
@@ -17,11 +18,12 @@ from structspec.grammars.base import Finding
 from structspec.json_value import MAX_ERRORS, compile_validator, json_pointer, parse_json
 from structspec.pydantic_checks import OPEN_NOTES, take_notes
 from structspec.pydantic_schema import TightJsonSchema
+from structspec.pydantic_v1 import is_v1_model, schema_of, unheld_of, violations_of
 
 ACCEPTED = (
     "a pydantic model, dataclass, TypedDict, NamedTuple, Enum, Literal, Union, list[...], dict[...]"
-    " or any other type that pydantic.TypeAdapter takes, or a JSON schema as a dict, a bool or"
-    " JSON text"
+    " or any other type that pydantic.TypeAdapter takes, a model of pydantic.v1, or a JSON schema"
+    " as a dict, a bool, JSON text or the pathlib.Path of a file"
 )
 
 _BAD_TYPE = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, ImportError, TypeError)
@@ -54,12 +56,15 @@ class SchemaTarget:
 def resolve_schema(schema: Any) -> SchemaTarget:
     """The target that `schema` stands for.
 
-    A mapping, a bool or a str is a JSON schema (a str is its JSON text) and gives parsed JSON;
-    everything else is a Python type and gives that type. Raises InvalidRequest for neither, and
-    GrammarError, with a JSON pointer, for a JSON schema that is not one.
+    A mapping, a bool, a str or a Path is a JSON schema (a str is its JSON text, a Path the file it
+    is in) and gives parsed JSON; everything else is a Python type and gives that type. Raises
+    InvalidRequest for neither, and GrammarError, with a JSON pointer, for a JSON schema that is not
+    one.
     """
     if isinstance(schema, Mapping | bool | str):
         return _from_text(JsonSchema(schema).text)
+    if isinstance(schema, Path):
+        return _from_text(JsonSchema(_text_of(schema)).text)
     if isinstance(schema, type):
         return _from_class(schema)
     return _from_type(schema)
@@ -83,6 +88,13 @@ def _from_text(schema_text: str) -> SchemaTarget:
     return SchemaTarget(loaded, validate, read, name, schema_text=known)
 
 
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"the schema cannot be read from {path}: {error}") from None
+
+
 def _load_schema(schema_text: str) -> dict[str, Any]:
     """The schema as an object."""
     loaded = json.loads(schema_text)
@@ -94,6 +106,8 @@ def _load_schema(schema_text: str) -> dict[str, Any]:
 
 
 def _from_type(schema: Any) -> SchemaTarget:
+    if is_v1_model(schema):
+        return _from_v1(schema)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(schema)
         json_schema = adapter.json_schema(mode="validation", schema_generator=TightJsonSchema)
@@ -127,6 +141,24 @@ def _from_type(schema: Any) -> SchemaTarget:
             raise
 
     return SchemaTarget(json_schema, validate, read, name, unheld, unheld_open=unheld_open)
+
+
+def _from_v1(model: Any) -> SchemaTarget:
+    json_schema, name = schema_of(model), str(model.__name__)
+    violations = compile_validator(json_schema)
+
+    def validate(text: str) -> Any:
+        _raise_for(violations(parse_json(text)), text, name)
+        return read(text)
+
+    def read(text: str) -> Any:
+        try:
+            return model.parse_raw(text)
+        except ValueError as error:
+            _raise_for(violations_of(error), text, name)
+            raise
+
+    return SchemaTarget(json_schema, validate, read, name, unheld_of(model))
 
 
 # Building an adapter takes milliseconds. Only classes are remembered: `int | str == str | int`.
