@@ -59,7 +59,12 @@ from structspec.integrations.llama_index_engine import (
 from structspec.integrations.llama_index_messages import to_messages
 from structspec.integrations.llama_index_responses import Growing, to_completion, to_response
 from structspec.integrations.llama_index_structured import StructuredPrediction
-from structspec.integrations.llama_index_tools import select_tools, to_choice, to_tools
+from structspec.integrations.llama_index_tools import (
+    only_fill_models,
+    select_tools,
+    to_choice,
+    to_tools,
+)
 from structspec.options import GenerateOptions, resolve_options
 from structspec.runner import Runner
 from structspec.service import DEFAULT_MAX_TOKENS
@@ -217,7 +222,9 @@ class StructSpec(StructuredPrediction):
         return {
             "messages": [*(chat_history or ()), *([] if user_msg is None else [user_msg])],
             "tools": to_tools(tools),
-            "tool_choice": to_choice(tool_choice, is_required=tool_required),
+            "tool_choice": to_choice(
+                tool_choice, is_required=tool_required or only_fill_models(tools)
+            ),
             "parallel_tool_calls": allow_parallel_tool_calls,
             **kwargs,
         }
@@ -278,7 +285,7 @@ class StructSpec(StructuredPrediction):
     def _turn(self, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> Turn:
         given = {name: value for name, value in kwargs.items() if value is not None}
         tools = to_tools(given.pop("tools", None))
-        choice = given.pop("tool_choice", None)
+        choice = to_choice(given.pop("tool_choice", None), is_required=False)
         parallel = given.pop("parallel_tool_calls", None)
         told = read_messages(to_messages(messages, self.system_prompt), "messages")
         options = self._options(**given)

@@ -7,6 +7,7 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, ToolCallBlock
 from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.tools.function_tool import FunctionTool
 from llama_index.core.tools.types import BaseTool, ToolMetadata
 from pydantic import BaseModel
 
@@ -32,6 +33,16 @@ def _to_tool(metadata: ToolMetadata) -> dict[str, Any]:
     if metadata.description and not _says_nothing(metadata):
         function["description"] = metadata.description
     return {"type": "function", "function": {**function, "parameters": _parameters(metadata)}}
+
+
+def only_fill_models(tools: Sequence[Any]) -> bool:
+    """Whether these are the tools of LlamaIndex's programs, which are made to be called.
+
+    Programs do not say so when they stream.
+    """
+    functions = [one.real_fn for one in tools if isinstance(one, FunctionTool)]
+    made = [getattr(one, "__qualname__", "").startswith("get_function_tool.") for one in functions]
+    return bool(made) and all(made) and len(made) == len(tools)
 
 
 def _says_nothing(metadata: ToolMetadata) -> bool:

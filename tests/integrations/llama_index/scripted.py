@@ -28,9 +28,9 @@ class Scripted:
         return [(one["role"], one["content"]) for one in body["messages"]]
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
+def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
     """A message that calls a tool."""
-    function = {"name": name, "arguments": json.dumps(arguments)}
+    function = {"name": tool, "arguments": json.dumps(arguments)}
     return {"content": None, "tool_calls": [{"function": function}], "finish_reason": "tool_calls"}
 
 
