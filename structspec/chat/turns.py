@@ -85,7 +85,8 @@ def make_turn(
     chosen = read_tools(tools, tool_choice, parallel)
     given = [*map(dict, messages)]
     if chosen is None:
-        return Turn(given, (given, None), runner.resolve(options))
+        prompt = place_tools(given, (), runner.chat_template)
+        return Turn(given, prompt, runner.resolve(options))
     asked = runner.resolve(options) if _constraint_in(options) else None
     envelope = choose_envelope(runner.chat_template)
     held: Tools = chosen.constrain(_wanted(asked), envelope).options["grammar"]

@@ -121,6 +121,26 @@ def test_the_tools_and_the_schema_are_told_and_messages_stay_as_they_were(runner
     assert messages == [{"role": "user", "content": "Hi"}]
 
 
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_earlier_calls_are_told_in_words_where_the_template_knows_none(
+    runner: Any, tools: Any
+) -> None:
+    function = {"name": "weather", "arguments": {"city": "Ur"}}
+    call = {"id": "1", "type": "function", "function": function}
+    history = [
+        *ASK,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "sunny", "tool_call_id": "1"},
+    ]
+    turn = make_turn(runner, history, {}, tools)
+    messages, template_tools = turn.prompt
+    assert template_tools is None and turn.messages == history
+    assert [one["role"] for one in messages if one["role"] != "system"] == [
+        *("user", "assistant", "user")
+    ]
+    assert '"city": "Ur"' in messages[-2]["content"] and "sunny" in messages[-1]["content"]
+
+
 def test_leaving_a_stream_cancels_its_request(runner: Any) -> None:
     turn = make_turn(runner, ASK, {"max_tokens": 2000, "ignore_eos": True})
     events = stream(runner, turn)
