@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -306,3 +307,14 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["generate", "--help"])
     assert "structspec generate --schema person.json" in capsys.readouterr().out
+
+
+def test_a_port_that_is_taken_is_told_of_before_a_model_is_loaded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "no-such-model", "--port", str(port)]) == 2
+    assert f"cannot listen at 127.0.0.1:{port}: " in capsys.readouterr().err
+    assert main(["serve", "no-such-model", "--port", "99999"]) == 2
+    assert "--port must be from 0 to 65535, not 99999" in capsys.readouterr().err

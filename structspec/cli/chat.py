@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from structspec.cli.constraints import add_text_constraints
@@ -14,6 +15,8 @@ from structspec.config import EngineConfig
 from structspec.errors import GenerationError, InvalidRequest
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from structspec.llm import LLM
     from structspec.metrics import Metrics
 
@@ -23,9 +26,9 @@ examples:
   structspec chat smollm2-135m --schema app.models:Invoice --system "Read invoices."
   echo "Ada Lovelace, born 1815." | structspec chat --schema person.json
 
-  /reset forgets what was said, /quit or end of input ends.
+  /reset forgets what was said, /quit or end of input ends, Ctrl-C stops an answer.
 """
-_HELP = "Type a message; /reset forgets what was said, /quit ends."
+_HELP = "Type a message; /reset forgets what was said, Ctrl-C stops an answer, /quit ends."
 
 
 def add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -80,7 +83,7 @@ def run_chat(options: argparse.Namespace) -> int:
         llm = LLM(options.model, device=options.device, config=config)
     with llm:
         if sys.stdin.isatty():
-            console.print(_HELP)
+            console.print(_HELP, highlight=False)
         return _talk(llm, options, arguments)
 
 
@@ -111,6 +114,10 @@ def _talk(llm: LLM, options: argparse.Namespace, arguments: dict[str, Any]) -> i
         except (GenerationError, InvalidRequest) as error:
             print(f"structspec: {error}", file=sys.stderr)
             status = 1 if isinstance(error, GenerationError) else 2
+        except KeyboardInterrupt:
+            if not sys.stdin.isatty():
+                raise
+            print("\n(stopped)", file=sys.stderr)  # the answer, not the conversation
     return status
 
 
@@ -132,10 +139,12 @@ def _answer(
     llm: LLM, messages: list[dict[str, Any]], arguments: dict[str, Any], *, has_stats: bool
 ) -> str:
     """Write an answer as it comes; returns its text."""
-    before = llm.metrics()
+    before, start = llm.metrics(), time.perf_counter()
     pieces = llm.stream(messages, **arguments)
     if sys.stdout.isatty() and "schema" in arguments:
-        text = _show_growing(pieces)
+        from rich.console import Console
+
+        text = show_growing(pieces, Console())
     else:
         text = ""
         for piece in pieces:
@@ -143,22 +152,26 @@ def _answer(
             text += piece
         print()
     if has_stats:
-        print(_describe(before, llm.metrics()), file=sys.stderr)
+        seconds = time.perf_counter() - start
+        print(_describe(before, llm.metrics(), seconds), file=sys.stderr)
     return text
 
 
-def _show_growing(pieces: Iterator[str]) -> str:
-    """An object as it grows, indented; what stays on the screen is the whole of it."""
-    from rich.json import JSON
-    from rich.live import Live
-    from rich.text import Text
+def show_growing(pieces: Iterable[str], console: Console) -> str:
+    """An object as it grows, indented; what stays on the screen is the whole of it.
 
-    text = ""
-    with Live(auto_refresh=False) as live:
+    While it grows only its end is shown, as much as the screen has room for.
+    """
+    from rich.highlighter import JSONHighlighter
+    from rich.live import Live
+
+    text, coloured = "", JSONHighlighter()
+    with Live(console=console, auto_refresh=False) as live:
         for piece in pieces:
             text += piece
-            live.update(Text(indent(text)), refresh=True)
-        live.update(JSON(text), refresh=True)
+            end = indent(text).splitlines()[-max(1, console.height - 1) :]
+            live.update(coloured("\n".join(end)), refresh=True)
+        live.update(coloured(indent(text)), refresh=True)
     return text
 
 
@@ -184,10 +197,13 @@ def indent(text: str) -> str:
     return "".join(written)
 
 
-def _describe(before: Metrics, after: Metrics) -> str:
-    """What was written between two moments."""
+def _describe(before: Metrics, after: Metrics, seconds: float) -> str:
+    """What was written between two moments, so many seconds apart."""
     num_tokens = after.generation_tokens - before.generation_tokens
     drafts, earlier = after.spec_decode, before.spec_decode
     num_drafted = drafts.num_draft_tokens - earlier.num_draft_tokens
     num_accepted = drafts.num_accepted_tokens - earlier.num_accepted_tokens
-    return f"{num_tokens} tokens; {num_accepted} of {num_drafted} drafts accepted"
+    speed = (
+        f"{num_tokens} tokens in {seconds:.2f} s ({num_tokens / max(seconds, 1e-9):.0f} a second)"
+    )
+    return f"{speed}; {num_accepted} of {num_drafted} drafts accepted"

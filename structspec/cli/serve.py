@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 
 from structspec.cli.speculation import add_speculation, read_speculation
 from structspec.config import EngineConfig
@@ -118,6 +119,18 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
+def _check_address(host: str, port: int) -> None:
+    """Raise where nobody could listen; before a model is loaded, which takes its time."""
+    if not 0 <= port < 2**16:
+        raise InvalidRequest(f"--port must be from 0 to {2**16 - 1}, not {port}")
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot listen at {host}:{port}: {error.strerror}; choose another --host or --port"
+        ) from None
+
+
 def run_serve(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     try:
@@ -129,6 +142,7 @@ def run_serve(options: argparse.Namespace) -> int:
         ) from None
     from structspec.server.settings import ServerSettings
 
+    _check_address(options.host, options.port)
     keys = options.api_key or [os.environ.get("STRUCTSPEC_API_KEY", "")]
     settings = ServerSettings(
         options.served_model_name or options.model,
