@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from structspec import LLM, AsyncLLM, EngineConfig, InvalidRequest, PromptTooLong
+from structspec import LLM, AsyncLLM, EngineConfig, Generation, InvalidRequest, PromptTooLong
 from tests.models.reference import save_tiny_model
 
 DIGIT = {"regex": "[0-9]{3}", "seed": 3, "temperature": 1.0}
@@ -99,6 +102,45 @@ def test_a_bar_is_shown_where_it_is_asked_for(
     tiny.generate_batch(prompts, return_errors=True, progress=True, **DIGIT)
     shown = capsys.readouterr()
     assert "2/2" in shown.err and "1 failed" in shown.err and shown.out == ""
+
+
+def test_ctrl_c_ends_a_batch_and_leaves_nothing_running(tiny: LLM) -> None:
+    main = threading.get_ident()
+
+    def interrupt_soon() -> Iterator[str]:
+        for index in range(1000):
+            if index == 3:
+                threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
+            yield "Say it."
+
+    with pytest.raises(KeyboardInterrupt):
+        while True:  # the signal comes while it waits, or soon after
+            tiny.generate_batch(interrupt_soon(), max_in_flight=4, **DIGIT)
+    deadline = time.monotonic() + 30
+    while (now := tiny.metrics()).num_requests_running or now.num_requests_waiting:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert tiny.generate("a", **DIGIT)
+
+
+def test_a_batch_goes_on_where_it_was_broken_off(tiny: LLM) -> None:
+    """What `on_result` has stored is not generated again, and all comes out as in one go."""
+    stored: dict[int, str] = {}
+    prompts = [f"Say {i}." for i in range(9)]
+
+    def store(index: int, result: object) -> None:
+        assert isinstance(result, Generation)
+        stored[index] = result.value
+        if len(stored) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tiny.generate_batch(prompts, max_in_flight=2, on_result=store, **DIGIT)
+    left = [index for index in range(9) if index not in stored]
+    assert len(left) == 5
+    values = tiny.generate_batch([prompts[index] for index in left], **DIGIT)
+    whole = stored | dict(zip(left, values, strict=True))
+    assert [whole[index] for index in range(9)] == tiny.generate(prompts, **DIGIT)
 
 
 @pytest.mark.parametrize(
