@@ -12,9 +12,10 @@ from structspec.chat.formats import Wanted
 from structspec.chat.messages import read_messages, text_of
 from structspec.chat.tool_choice import ToolChoice, read_tools
 from structspec.constraint import Tools
-from structspec.errors import GrammarError, StructspecError, Truncated
+from structspec.errors import StructspecError, Truncated
 from structspec.grammars.tools import tools_of
 from structspec.options import resolve_options
+from structspec.prompting import show_schema
 from structspec.server.bodies import ChatBody, Json, SamplingFields
 from structspec.server.constraints import read_constraint
 from structspec.server.errors import ApiError, to_api_error
@@ -114,12 +115,24 @@ def prepare_job(
         held = wanted.options["grammar"]
         try:
             tools_of(held)
-        except GrammarError as error:
+            messages = _show_answer(messages, held, body)
+        except StructspecError as error:
             raise Job([], wanted).explain(error) from None
     told = place_tools(messages, () if tools is None else tools.tools, template)
     prompt = ChatPrompt(*told, template_options or {})
     prepared = prepare_choices(service, settings, body, prompt, options, wanted)
     return Job(prepared, wanted, held, tells_reasoning)
+
+
+def _show_answer(
+    messages: list[dict[str, Any]], tools: Tools, body: SamplingFields
+) -> list[dict[str, Any]]:
+    """The messages with the schema of an answer that may be given instead of calls."""
+    if tools.response is None:
+        return messages
+    mode = {} if body.schema_in_prompt is None else {"schema_in_prompt": body.schema_in_prompt}
+    asked = resolve_options({"schema": tools.response, **mode})  # type: ignore[typeddict-item]
+    return show_schema(messages, asked.target, asked.schema_in_prompt)
 
 
 def prepare_choices(

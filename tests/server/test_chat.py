@@ -119,11 +119,19 @@ def test_other_constraints_are_held_too(form: str, server: Server) -> None:
     assert re.fullmatch(pattern, content(server.chat(**body)))
 
 
-def test_json_object_is_an_object_and_text_is_free(server: Server) -> None:
-    answer = server.chat(response_format={"type": "json_object"}, max_tokens=20)
-    assert content(answer).startswith("{")
-    if answer["choices"][0]["finish_reason"] == "stop":
-        assert isinstance(json.loads(content(answer)), dict)
+@pytest.mark.parametrize("max_tokens", [2, 3, 4, 7, 12, 20])
+def test_json_object_is_a_whole_object_however_few_tokens_it_may_have(
+    max_tokens: int, server: Server
+) -> None:
+    body = {"response_format": {"type": "json_object"}, "max_tokens": max_tokens}
+    answer = server.chat(**body)
+    assert isinstance(json.loads(content(answer)), dict)
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"]["completion_tokens"] <= max_tokens
+    assert joined(server.stream(**body))["content"] == content(answer)
+
+
+def test_text_is_free(server: Server) -> None:
     assert content(server.chat(response_format={"type": "text"}, max_tokens=8))
 
 
@@ -247,6 +255,18 @@ def test_a_prompt_shows_the_schema_unless_told_not_to(server: Server) -> None:
     body = {"response_format": json_schema(PERSON)}
     shown, hidden = server.chat(**body), server.chat(**body, schema_in_prompt="never")
     assert shown["usage"]["prompt_tokens"] > hidden["usage"]["prompt_tokens"] + 20
+
+
+def test_a_prompt_shows_what_an_answer_beside_tools_has_to_be(server: Server) -> None:
+    tools = {"tools": [WEATHER], "max_tokens": 80}
+    shown = server.chat(**tools, response_format=json_schema(PERSON))
+    hidden = server.chat(**tools, response_format=json_schema(PERSON), schema_in_prompt="never")
+    plain = server.chat(**tools, max_completion_tokens=1)
+    num_shown, num_hidden, num_plain = (
+        answer["usage"]["prompt_tokens"] for answer in (shown, hidden, plain)
+    )
+    assert num_shown > num_hidden + 20 and num_hidden == num_plain
+    server.refused(**tools, response_format=json_schema(PERSON), schema_in_prompt="now and then")
 
 
 def test_what_is_cut_short_says_length(server: Server) -> None:
