@@ -59,5 +59,7 @@ def serve(service: Service, settings: ServerSettings, *, host: str, port: int) -
         timeout_graceful_shutdown=round(settings.drain_s) + _LAST_WORDS_S,
     )
     address, bound = listener.getsockname()[:2]
-    print(f"{settings.model_name} is at http://{address}:{bound}/v1", file=sys.stderr, flush=True)
+    root = f"http://{address}:{bound}"
+    told = f"{settings.model_name} is at {root}/v1\nA page to try it out: {root}/"
+    print(told, file=sys.stderr, flush=True)
     _Server(config, service, settings.drain_s).run([listener])

@@ -1,7 +1,8 @@
 """`structspec --completion SHELL`: a script that has the shell complete commands and options.
 
 Written from the parser itself, so it knows what the parser knows. Not by argcomplete, which starts
-Python at every press of Tab, nor by shtab, which does not know fish.
+Python at every press of Tab, nor by shtab, whose scripts are like these but for what is known here
+of models, and which would have to be installed before anything is completed.
 """
 
 from __future__ import annotations
