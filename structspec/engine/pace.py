@@ -34,7 +34,8 @@ class Way(NamedTuple):
 _ALL_WAYS = [Way(*choices) for choices in product(sorted(Drafting, reverse=True), (False, True))]
 
 
-_Kind = tuple[int, bool]  # constrained: none 0, up to half 1, more 2; whether any has a wide row
+# constrained: none 0, up to half 1, more 2; speculative, counted alike; whether any has a wide row
+_Kind = tuple[int, int, bool]
 
 
 class Pace:
@@ -50,10 +51,10 @@ class Pace:
 
     A slower way is tried again once what its last trial has lost is a small share of the time
     since; one that falls behind while it is tried is left at once. What was measured is remembered
-    by how many requests there were, how many of them had a grammar, and whether any had a wide row,
-    with which less is refused. Work that changes to and fro, or has pauses, may leave no time for a
-    whole measurement: one that was broken off is gone on with, and a few steps of another kind are
-    left out. None of it changes what is written.
+    by how many requests there were, how many of them had a grammar, how many might draft, and
+    whether any had a wide row, with which less is refused. Work that changes to and fro, or has
+    pauses, may leave no time for a whole measurement: one that was broken off is gone on with, and
+    a few steps of another kind are left out. None of it changes what is written.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Pace:
         self._worked = 0.0  # seconds without pauses
         self._num_to_settle = _NUM_SETTLING  # steps that are not to be counted
         self._num_other = 0  # steps of another kind, one after the other
-        self._num_requests, self._kind = 0, (0, False)
+        self._num_requests, self._kind = 0, (0, 0, False)
         self._known = _Records(self._first)
 
     def told(self) -> Pace:
@@ -112,17 +113,19 @@ class Pace:
 
     def landed(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
         """Count a step that was read."""
-        num_requests = len(batch.requests)
-        kind = _kind_of(batch)
+        now = self._clock()
+        seconds, self._last = 0.0 if self._last is None else now - self._last, now
+        self._worked += seconds
+        ways = self._ways(batch)
+        if len(ways) == 1:  # they say nothing of others, nor others of them
+            return
+        num_requests, kind = len(batch.requests), _kind_of(batch)
         has_changed = not 0.5 * self._num_requests <= num_requests <= 2 * self._num_requests
         self._num_other = 0 if kind == self._kind else self._num_other + 1
         if has_changed or self._num_other > _NUM_SETTLING:
             self._turn_to(num_requests, kind)
-        now = self._clock()
-        seconds, self._last = 0.0 if self._last is None else now - self._last, now
-        self._worked += seconds
-        ways, measured = self._ways(batch), self._known.measured
-        if self._num_other or len(ways) == 1:
+        measured = self._known.measured
+        if self._num_other:
             return
         if measured.way not in ways:
             self._begin(self._known.next(ways, self._worked))
@@ -214,8 +217,12 @@ class Pace:
 def _kind_of(batch: Batch) -> _Kind:
     requests = [scheduled.request for scheduled in batch.requests]
     constrained = [request for request in requests if request.matcher is not None]
-    share = -(-2 * len(constrained) // len(requests))
-    return share, any(request.wide_row is not None for request in constrained)
+    num_speculative = sum(request.params.speculative for request in requests)
+    return (
+        -(-2 * len(constrained) // len(requests)),
+        -(-2 * num_speculative // len(requests)),
+        any(request.wide_row is not None for request in constrained),
+    )
 
 
 def _count_standing(batch: Batch, draft: Draft, output: SamplerOutput) -> int:

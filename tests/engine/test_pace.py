@@ -56,6 +56,17 @@ def test_when_the_better_way_becomes_the_worse_it_is_left() -> None:
     assert simulation.share_with_guesses(1000) < 0.2
 
 
+def test_work_that_may_not_draft_says_nothing_of_work_that_may() -> None:
+    """All of its steps are of the way that guesses, and bring one token each."""
+    simulation = Simulation(3, 2)
+    simulation.share_with_guesses(1000)
+    drafting, simulation.params = simulation.params, SamplingParams(speculative=False)
+    simulation.tokens, simulation.seconds = 1, 2
+    simulation.share_with_guesses(200)
+    simulation.params, simulation.tokens = drafting, 3
+    assert simulation.share_with_guesses(100) > 0.8
+
+
 def test_another_number_of_requests_is_measured_afresh() -> None:
     simulation = Simulation(2, 3)
     simulation.share_with_guesses(1000)
