@@ -23,6 +23,7 @@ from structspec.errors import InvalidRequest, OutputInvalid, PromptTooLong
 from structspec.generation import Generation, to_generation
 from structspec.grammars.base import CompiledGrammar
 from structspec.hooks import Hook, HookName, Hooks
+from structspec.json_closing import close_in_time
 from structspec.limits import Limiter
 from structspec.metrics import Metrics
 from structspec.models import load_model
@@ -202,7 +203,10 @@ class Service:
             is_constrained=is_constrained,
             marks_answers=task.target is not None and task.target.reads_markers,
         )
-        wrappers = self._limiter.limit(params, reasoning.wrappers, is_constrained=is_constrained)
+        wrappers = reasoning.wrappers
+        if not wrappers and reasoning.progress is None:
+            wrappers = close_in_time(task.constraint, max_tokens, self.vocabulary)
+        wrappers = self._limiter.limit(params, wrappers, is_constrained=is_constrained)
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
         request.wrappers = wrappers
         request.reasoning = reasoning.progress
