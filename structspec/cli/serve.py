@@ -100,6 +100,14 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="S",
         help="what runs may take so long to finish after SIGTERM (default: %(default)s)",
     )
+    http.add_argument(
+        "--max-pieces-per-second",
+        type=float,
+        default=EngineConfig().max_pieces_per_second,
+        metavar="N",
+        help="of text, to all streams together, once there are more than four of them; 0 is no"
+        " limit (default: %(default)g)",
+    )
     _add_limits(parser)
     add_speculation(parser)
 
@@ -159,9 +167,13 @@ def run_serve(options: argparse.Namespace) -> int:
     )
     config = EngineConfig(
         speculative=read_speculation(options),
+        max_pieces_per_second=options.max_pieces_per_second,
         max_model_len=options.max_model_len,
         compile_timeout_s=options.compile_timeout_seconds,
     )
+    from structspec.server.heap import bound_heap
+
+    bound_heap()
     from structspec.server.serving import serve
     from structspec.service import Service
 

@@ -1,0 +1,55 @@
+"""How many heaps a server's threads have between them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+COUNT = """
+import ctypes, os, sys, tempfile, threading
+from structspec.server.heap import bound_heap
+
+if sys.argv[1] == "bounded":
+    bound_heap()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
+gate = threading.Barrier(6)
+
+def use():
+    libc.malloc(4096)
+    gate.wait()  # all of them live at once
+
+threads = [threading.Thread(target=use) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+with tempfile.NamedTemporaryFile() as file:
+    stream = libc.fopen(file.name.encode(), b"w")
+    libc.malloc_info(0, ctypes.c_void_p(stream))
+    libc.fclose(ctypes.c_void_p(stream))
+    print(file.read().count(b"<heap nr="))
+"""
+
+
+def num_heaps(how: str, **environment: str) -> int:
+    kept = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    found = subprocess.run(
+        [sys.executable, "-c", COUNT, how],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(found.stdout)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="no glibc")
+def test_threads_share_two_heaps_unless_the_environment_says_how_many():
+    assert num_heaps("as it is") > 3
+    assert num_heaps("bounded") == 2
+    assert num_heaps("bounded", MALLOC_ARENA_MAX="3") == 3
