@@ -12,7 +12,7 @@ import pytest
 
 from structspec.service import Service
 from tests.playground.browser import Browser
-from tests.playground.conftest import KEY
+from tests.playground.conftest import KEY, listening
 
 # so that a model of random weights is done soon
 SCHEMA: dict[str, Any] = {
@@ -173,6 +173,52 @@ def test_a_fault_of_the_schema_is_named_by_its_pointer_and_marked(page: Browser)
     assert page.run("return document.getElementById('marks').textContent") == ""
 
 
+def choose_kind(page: Browser, kind: str) -> None:
+    page.run(
+        "const kind = document.getElementById('kind'); kind.value = arguments[0];"
+        "kind.dispatchEvent(new Event('change', {bubbles: true}))",
+        kind,
+    )
+
+
+def test_a_key_with_blanks_is_found_too(page: Browser) -> None:
+    schema = {"type": "object", "properties": {"full name: ": {"type": "text"}}}
+    page.fill("#constraint", json.dumps(schema, indent=2))
+    page.click("#run")
+    page.wait(lambda: state(page) == "failed", "it is refused")
+    assert page.text("#error-place").rstrip() == "#/properties/full name: /type"
+    assert page.run("return document.querySelector('#marks mark').textContent") == '"type": "text"'
+
+
+def test_what_was_pasted_is_there_when_one_comes_back(page: Browser) -> None:
+    page.fill("#constraint", '{"const": 1}')
+    choose_kind(page, "regex")
+    page.fill("#constraint", "ab?")
+    choose_kind(page, "schema")
+    assert page.run("return document.getElementById('constraint').value") == '{"const": 1}'
+    choose_kind(page, "regex")
+    assert page.run("return document.getElementById('constraint').value") == "ab?"
+
+
+def test_what_a_model_writes_stays_text(page: Browser) -> None:
+    choose_kind(page, "choice")
+    page.fill("#constraint", "<img src=x onerror=document.title='gone'><b>bold</b>")
+    page.click("#run")
+    page.wait(lambda: state(page) == "done", "the output is written")
+    assert page.text("#tokens") == "<img src=x onerror=document.title='gone'><b>bold</b>"
+    assert page.run("return document.querySelectorAll('#tokens img, #tokens b').length") == 0
+
+
+def test_a_server_that_has_gone_is_told_of(page: Browser, service: Service) -> None:
+    with listening(service) as address:
+        page.open(address)
+        page.wait(lambda: page.text("#model") == "toy", "the model's name is shown")
+    page.click("#run")
+    page.wait(lambda: state(page) == "failed", "nobody answers")
+    assert page.text("#error-title") == "The server was not reached"
+    assert any("ERR_CONNECTION_REFUSED" in problem for problem in page.problems())
+
+
 @pytest.mark.parametrize(
     ("kind", "constraint", "says", "marked"),
     [
@@ -186,11 +232,7 @@ def test_a_fault_of_the_schema_is_named_by_its_pointer_and_marked(page: Browser)
 def test_other_faults_are_told_where_they_are(
     page: Browser, kind: str, constraint: str, says: str, marked: str | None
 ) -> None:
-    page.run(
-        "const kind = document.getElementById('kind'); kind.value = arguments[0];"
-        "kind.dispatchEvent(new Event('change', {bubbles: true}))",
-        kind,
-    )
+    choose_kind(page, kind)
     page.fill("#constraint", constraint)
     page.click("#run")
     page.wait(lambda: state(page) == "failed", "it is refused")

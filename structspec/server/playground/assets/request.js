@@ -67,7 +67,7 @@ function readNumber(name, text, min = -Infinity, max = Infinity) {
 /** The body of POST /v1/chat/completions. */
 export function makeBody({ kind, value, prompt, sampling, model }) {
   return {
-    model,
+    ...(model && { model }),
     messages: [{ role: "user", content: prompt }],
     ...sampling,
     ...constraintFields(kind, value),

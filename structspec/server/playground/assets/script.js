@@ -1,13 +1,14 @@
 /** The playground: what is asked on the left, what is written on the right. */
 
 import { Announcer } from "./announcer.js";
+import { CodePanel } from "./code_panel.js";
 import { Detail, make } from "./detail.js";
 import { Editor } from "./editor.js";
 import { EXAMPLES, KINDS } from "./examples.js";
-import { findPlace } from "./json_places.js";
+import { describeFault } from "./faults.js";
 import { FormFault, makeBody, readTask } from "./request.js";
 import { toCurl, toOpenAi, toPython } from "./snippets.js";
-import { ApiFault, fetchModel, streamChat } from "./stream.js";
+import { fetchModel, streamChat } from "./stream.js";
 import { drawOrigins, drawStats } from "./summary.js";
 import { Tokens } from "./tokens.js";
 
@@ -18,14 +19,19 @@ const $ = (id) => document.getElementById(id);
 const editor = new Editor($("constraint"), $("marks"));
 const tokens = new Tokens($("tokens"), new Detail($("detail")));
 const announcer = new Announcer($("live"));
-let model = "";
 const isNarrow = () => matchMedia("(max-width: 860px)").matches;
+const constraints = new Map(); // what was written of each kind, for who comes back to it
+let kind = ""; // the one that the editor shows
+let model = "";
 let running = null; // the AbortController of the request that runs
 
 /* What is asked */
 
-function showKind(kind) {
+function showConstraint(of, text) {
+  if (kind) constraints.set(kind, editor.text);
+  kind = of;
   const { label, hint } = KINDS[kind];
+  editor.text = text;
   $("constraint-field").hidden = kind === "text";
   $("constraint-label").textContent = label;
   $("constraint-hint").textContent = hint;
@@ -34,19 +40,18 @@ function showKind(kind) {
 
 function showExample(example) {
   $("kind").value = example.kind;
-  editor.text = example.constraint;
   $("prompt").value = example.prompt;
-  showKind(example.kind);
+  showConstraint(example.kind, example.constraint);
   for (const button of $("examples").children) {
     button.setAttribute("aria-pressed", button.textContent === example.name);
   }
   hideError();
-  showSnippet();
+  code.update();
 }
 
 function readForm() {
   return readTask({
-    kind: $("kind").value,
+    kind,
     constraint: editor.text,
     prompt: $("prompt").value,
     temperature: $("temperature").value,
@@ -64,7 +69,8 @@ function hideError() {
   editor.clear();
 }
 
-function showError(title, message, pointer = null, place = null) {
+function explain(error, task) {
+  const { title, message, pointer, place, asksForKey } = describeFault(error, editor.text, task);
   $("error-title").textContent = title;
   $("error-message").textContent = message;
   $("error-place-line").hidden = !place;
@@ -72,49 +78,9 @@ function showError(title, message, pointer = null, place = null) {
   $("error-show").onclick = () => editor.select(...place);
   $("error").hidden = false;
   if (place) editor.mark(...place);
+  if (asksForKey) $("key-field").hidden = false;
   if (isNarrow()) $("error").scrollIntoView({ block: "center" });
   showStatus("failed", tokens.count ? `Failed after ${count(tokens.count)}` : "Failed");
-}
-
-function explain(error, task) {
-  if (error instanceof FormFault) {
-    showError("This cannot be sent yet", error.message, null, error.place);
-  } else if (error instanceof ApiFault) {
-    explainApiFault(error, task);
-  } else {
-    showError("The server was not reached", `${error.message}. Is it still running?`);
-  }
-}
-
-function explainApiFault({ status, message, error }, task) {
-  if (status === 401) {
-    $("key-field").hidden = false;
-    showError("This server asks for an API key", "Enter it in the field above Run.");
-    return;
-  }
-  if (error.code === "invalid_json_schema") {
-    explainConstraintFault(message, task);
-    return;
-  }
-  const titles = { 400: "The request was refused", 422: "What was written does not conform" };
-  showError(titles[status] ?? "The server could not answer", message);
-}
-
-/** The message names the place by its JSON pointer, or of a regex or grammar by line and column. */
-function explainConstraintFault(message, task) {
-  const title = "The constraint was refused";
-  const [before, pointer] = message.match(/^.*?(#(?:\/[^\s:]*)?): /) ?? [];
-  const [, line, column] = message.match(/^line (\d+), column (\d+): /) ?? [];
-  if (pointer) {
-    const place = findPlace(task.places, pointer);
-    showError(title, message.slice(before.length), pointer, place);
-  } else if (line) {
-    const lines = editor.text.split("\n");
-    const from = lines.slice(0, line - 1).join("\n").length + (line > 1) + Number(column) - 1;
-    showError(title, message, null, [from, from + 1]);
-  } else {
-    showError(title, message);
-  }
 }
 
 /* What is written */
@@ -205,55 +171,22 @@ function showEnd(state, text) {
 /* The same in code */
 
 const WRITERS = { curl: toCurl, python: toPython, openai: toOpenAi };
-let language = "curl";
-
-function showSnippet() {
-  let text;
+const code = new CodePanel($("tabs"), $("snippet"), $("copy"), (language) => {
   try {
-    text = WRITERS[language](readForm(), BASE, Boolean($("key").value));
+    return WRITERS[language](readForm(), BASE, Boolean($("key").value));
   } catch (error) {
     if (!(error instanceof FormFault)) throw error;
-    text = `# ${error.message}`;
+    return `# ${error.message}`;
   }
-  $("snippet-code").textContent = text;
-}
-
-function chooseLanguage(tab) {
-  language = tab.id.replace("tab-", "");
-  for (const other of $("tabs").children) {
-    other.setAttribute("aria-selected", other === tab);
-    other.tabIndex = other === tab ? 0 : -1;
-  }
-  $("snippet").setAttribute("aria-labelledby", tab.id);
-  showSnippet();
-}
-
-function goThroughTabs(event) {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  if (!step) return;
-  const tabs = [...$("tabs").children];
-  const next = tabs[(tabs.indexOf(event.target) + step + tabs.length) % tabs.length];
-  chooseLanguage(next);
-  next.focus();
-}
-
-async function copy() {
-  try {
-    await navigator.clipboard.writeText($("snippet-code").textContent);
-    $("copy").textContent = "Copied";
-  } catch {
-    getSelection().selectAllChildren($("snippet-code")); // not allowed here: it can be taken by hand
-    $("copy").textContent = "Selected";
-  }
-  setTimeout(() => ($("copy").textContent = "Copy"), 1500);
-}
+});
 
 async function askForModel() {
   try {
     model = await fetchModel(BASE, $("key").value);
     $("model").textContent = model;
     $("model").hidden = false;
-    showSnippet();
+    hideError();
+    code.update();
   } catch (error) {
     explain(error, null);
   }
@@ -268,14 +201,14 @@ for (const example of EXAMPLES) {
   $("examples").append(button);
 }
 $("kind").addEventListener("change", () => {
-  const example = EXAMPLES.find(({ kind }) => kind === $("kind").value);
-  editor.text = example.constraint;
+  const wanted = $("kind").value;
+  const example = EXAMPLES.find((one) => one.kind === wanted);
+  showConstraint(wanted, constraints.get(wanted) ?? example.constraint);
   hideError();
-  showKind(example.kind);
 });
 $("form").addEventListener("input", () => {
   for (const button of $("examples").children) button.setAttribute("aria-pressed", false);
-  showSnippet();
+  code.update();
 });
 $("form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -293,9 +226,6 @@ $("layouts").addEventListener("click", ({ target }) => {
     button.setAttribute("aria-pressed", button === target);
   }
 });
-$("tabs").addEventListener("click", ({ target }) => target.role === "tab" && chooseLanguage(target));
-$("tabs").addEventListener("keydown", goThroughTabs);
-$("copy").addEventListener("click", copy);
 
 clearOutput(true);
 $("tokens").dataset.empty = "What the model writes appears here, token by token. Press Run.";
