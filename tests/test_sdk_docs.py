@@ -1,4 +1,4 @@
-"""docs/sdk.md: its examples run one behind the other, and print what they say."""
+"""docs/sdk.md: its examples run one behind the other and print what they say, over a server too."""
 
 from __future__ import annotations
 
@@ -9,11 +9,26 @@ from typing import Any, get_args
 import pytest
 
 import structspec
-from structspec import LLM, AsyncLLM
+from structspec import LLM, AsyncLLM, Client
 from structspec.hooks import HookName
+from structspec.server.app import make_app
+from structspec.server.settings import ServerSettings
+from tests.client.serving import serving
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "sdk.md").read_text()
 SAID = re.compile(r"^(?:print\(.*\))  # (.*)$|^# (.*)$", re.MULTILINE)
+
+
+def check_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """Run them, and look at what they print."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 8
+    names: dict[str, Any] = {"__name__": "sdk"}
+    for block in blocks:
+        exec(compile(block, "docs/sdk.md", "exec", dont_inherit=True), names)
+        printed = capsys.readouterr().out
+        for said in (one or other for one, other in SAID.findall(block)):
+            assert said in printed.splitlines(), (said, printed)
 
 
 def test_examples_run_and_print_what_they_say(
@@ -26,14 +41,19 @@ def test_examples_run_and_print_what_they_say(
         return model(name, **options) if options else shared[0]
 
     monkeypatch.setattr(structspec, "LLM", load)
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 8
-    names: dict[str, Any] = {"__name__": "sdk"}
-    for block in blocks:
-        exec(compile(block, "docs/sdk.md", "exec", dont_inherit=True), names)
-        printed = capsys.readouterr().out
-        for said in (one or other for one, other in SAID.findall(block)):
-            assert said in printed.splitlines(), (said, printed)
+    check_examples(capsys)
+
+
+def test_examples_say_the_same_over_a_server(
+    llm: LLM, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(make_app(llm._service, ServerSettings("smollm2-135m"))) as url:
+
+        def connect(name: str, **options: Any) -> Client:
+            return Client(url, None, name, **options)
+
+        monkeypatch.setattr(structspec, "LLM", connect)
+        check_examples(capsys)
 
 
 def test_every_call_is_in_the_table() -> None:
