@@ -3,7 +3,7 @@
 import { visible } from "./tokens.js";
 
 export const ORIGINS = {
-  forced: "The grammar leaves no choice about this text: drafted, and the model took it.",
+  forced: "The grammar leaves no choice about this text, only about tokens to write it with.",
   drafted: "A guess that the model took.",
   recovered: "Drawn by the model where a draft was rejected.",
   sampled: "Drawn by the model where nothing was drafted.",
@@ -21,6 +21,7 @@ const percent = new Intl.NumberFormat("en", {
 });
 const share = (logprob) => {
   const probability = Math.exp(logprob);
+  if (logprob < 0 && probability > 0.9995) return "> 99.9%";
   return probability < 0.0001 ? "< 0.01%" : percent.format(probability);
 };
 
