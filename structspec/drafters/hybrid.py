@@ -1,7 +1,7 @@
 """The default drafter: the surest kind of draft at every place, steered by the grammar.
 
-Each request is walked through its grammar. Where walking all would take longer than a good part of
-the model's own step, what is sure is drafted for all at once (`quick.py`), and some are walked.
+Each request is walked through its grammar. Where that would take longer than a good part of the
+model's own step, what is sure is drafted for all requests at once (`quick.py`).
 
 while there are slots left:
     forced text, without its last token if that may merge with what follows
@@ -20,6 +20,7 @@ roll the matcher back
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress, count
 
 from structspec.drafters.base import count_hopeful, count_slots
 from structspec.drafters.copying import TextCopier, closing_text
@@ -111,19 +112,14 @@ class HybridDrafter:
         return max(0, min(self._num_speculative_tokens, max_num_rows - 1))
 
     def _walk_all(self, requests: Sequence[ScheduledRequest], max_num_guessed: int) -> list[Walk]:
-        """Walk each request, or where that takes too long draft for all at once and walk some."""
+        """Walk each request, or draft for all at once where there is no time for that."""
         walks = [self._begin(scheduled, max_num_guessed) for scheduled in requests]
-        order = [index for index, walk in enumerate(walks) if walk.num_free > 0]
-        num_open, most = len(order), None
-        if not self._haste.has_time_for(num_open):
+        is_open = [walk.num_free > 0 for walk in walks]
+        if self._haste.has_time_for(sum(is_open)):
+            for index in self._haste.timed(compress(count(), is_open)):
+                walks[index] = self._walk(requests[index], walks[index])
+        else:
             self._quick.draft(requests, walks)
-            order = [i for i in order if requests[i].may_guess and walks[i].num_free > 0]
-            order.sort(key=lambda index: len(walks[index].token_ids))
-            most = num_open
-        for index in self._haste.timed(order, most):
-            walks[index] = self._walk(
-                requests[index], self._begin(requests[index], max_num_guessed)
-            )
         return walks
 
     def _begin(self, scheduled: ScheduledRequest, max_num_guessed: int) -> Walk:
@@ -133,8 +129,6 @@ class HybridDrafter:
         return Walk(request, request.matcher, num_slots, max_num_guessed, stops, matching)
 
     def _walk(self, scheduled: ScheduledRequest, walk: Walk) -> Walk:
-        if walk.num_slots <= 0:
-            return walk
         try:
             self._draft(scheduled, walk)
         except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
