@@ -166,10 +166,11 @@ class AsyncCalls(AsyncStreams):
         check_n(n)
         task = self._service.resolve(options)
         prompts, is_batch = split_prompts(prompt)
+        if return_errors:
+            rows = prepare_rows(self._service, prompts, task, n)
+            return arranged(await self._run(rows, on_result), n, is_batch=is_batch)
         results = await self._run(self._service.prepare_all(prompts, task, n), on_result)
-        if not return_errors:
-            all_or_raise(results)
-        return arranged(results, n, is_batch=is_batch)
+        return arranged(all_or_raise(results), n, is_batch=is_batch)
 
     async def choose(self, prompt: Prompt, choices: Sequence[str]) -> Chosen:
         """As LLM.choose."""

@@ -106,13 +106,15 @@ class CallRun:
             self._service.cancel(prepared)
 
 
-def prepare_rows(service: Runner, prompts: Iterable[Prompt], task: Task) -> Iterator[Any]:
-    """Each prompt's request, or what is wrong with the prompt, once it is asked for."""
+def prepare_rows(
+    service: Runner, prompts: Iterable[Prompt], task: Task, num_outputs: int | None = None
+) -> Iterator[Any]:
+    """Each prompt's requests, or as often what is wrong with it, once they are asked for."""
     for prompt in prompts:
         try:
-            yield service.prepare(prompt, task)
+            yield from service.prepare_all([prompt], task, num_outputs)
         except InvalidRequest as error:
-            yield error
+            yield from [error] * (num_outputs or 1)
 
 
 def result_of(service: Runner, prepared: Any) -> Result:

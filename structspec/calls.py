@@ -180,10 +180,11 @@ class Calls(Streams):
         check_n(n)
         task = self._service.resolve(options)
         prompts, is_batch = split_prompts(prompt)
+        if return_errors:
+            rows = prepare_rows(self._service, prompts, task, n)
+            return arranged(self._run(rows, on_result), n, is_batch=is_batch)
         results = self._run(self._service.prepare_all(prompts, task, n), on_result)
-        if not return_errors:
-            all_or_raise(results)
-        return arranged(results, n, is_batch=is_batch)
+        return arranged(all_or_raise(results), n, is_batch=is_batch)
 
     def choose(self, prompt: Prompt, choices: Sequence[str]) -> Chosen:
         """Which of these answers the model finds likeliest, and how likely each one is.

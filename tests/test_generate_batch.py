@@ -70,6 +70,17 @@ def test_errors_take_their_prompts_places_where_that_is_asked_for(tiny: LLM) -> 
     assert sorted(told) == [0, 1, 2, 3, 4] and told[1] is values[1]
 
 
+def test_errors_take_their_prompts_places_in_generate_raw_too(tiny: LLM) -> None:
+    prompts = ["a", "x" * 500, "b"]
+    results = tiny.generate_raw(prompts, return_errors=True, n=2, **DIGIT)
+    assert [[type(one) for one in outputs] for outputs in results] == [
+        [Generation] * 2, [PromptTooLong] * 2, [Generation] * 2
+    ]  # fmt: skip
+    assert isinstance(tiny.generate_raw("x" * 500, return_errors=True), PromptTooLong)
+    with pytest.raises(PromptTooLong):
+        tiny.generate_raw(prompts, **DIGIT)
+
+
 def test_the_first_error_ends_the_batch_and_leaves_nothing_running(tiny: LLM) -> None:
     num_taken = 0
 
