@@ -17,10 +17,11 @@ def read_messages(given: Sequence[Mapping[str, Any]], param: str) -> list[dict[s
     """Messages with a role that templates know and text as content; raises InvalidField."""
     if not given:
         raise refuse(f"{param} must hold at least one message", param, "empty_array")
-    return [_message(message, f"{param}[{index}]") for index, message in enumerate(given)]
+    return [read_message(message, f"{param}[{index}]") for index, message in enumerate(given)]
 
 
-def _message(given: Mapping[str, Any], param: str) -> dict[str, Any]:
+def read_message(given: Mapping[str, Any], param: str) -> dict[str, Any]:
+    """One of them; `param` is its place in the request."""
     role = given.get("role")
     if role not in _ROLES:
         raise refuse(f"{param}.role must be one of {', '.join(_ROLES)}, not {role!r}", param)

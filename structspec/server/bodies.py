@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from structspec.chat.fields import refuse
 from structspec.server.errors import of_validation
+from structspec.server.unheeded import check_unheeded
 
 Json = dict[str, Any]
 
@@ -128,13 +129,6 @@ _Body = TypeVar("_Body", bound=RequestBody)
 
 _MAY_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{309}")  # numbers that no float holds
 
-# of other servers, which would write something else with them
-_CHANGES_ANSWERS = {
-    *("best_of", "use_beam_search", "length_penalty", "logits_processors", "typical_p", "mirostat"),
-    *("repetition_detection", "truncate_prompt_tokens", "documents", "web_search_options", "lora"),
-    *("ctrl_grammar", "custom_logit_processor", "structural_tag", "moderation", "audio"),
-}
-
 
 def read_body(kind: type[_Body], data: bytes) -> _Body:
     """A request's body; raises InvalidField with the field that is wrong."""
@@ -142,9 +136,7 @@ def read_body(kind: type[_Body], data: bytes) -> _Body:
         body = kind.model_validate(_parse(data))
     except ValidationError as error:
         raise of_validation(error) from None
-    for name, value in (body.model_extra or {}).items():
-        if value is not None:
-            _refuse_unheeded(name)
+    check_unheeded(body.model_extra or {})
     return body
 
 
@@ -157,14 +149,3 @@ def _parse(data: bytes) -> Any:
     except ValueError as error:
         raise refuse(f"the body is not JSON: {error}", None, "invalid_json") from None
     return given
-
-
-def _refuse_unheeded(name: str) -> None:
-    """Raise for a field that is not read though it would change the answer."""
-    if name == "extra_body":
-        raise refuse(
-            "extra_body is an argument of client libraries: put its fields into the body itself",
-            name,
-        )
-    if name in _CHANGES_ANSWERS or name.startswith("guided_"):
-        raise refuse(f"{name} is not supported", name, "unsupported_parameter")

@@ -24,6 +24,13 @@ from structspec.server.settings import ServerSettings
 from structspec.service import ChatPrompt, Prepared, Service, TokenPrompt
 from structspec.tool_prompt import choose_envelope, place_tools
 
+_OTHER_NAMES = {  # of fields, by what they are called in chats or in Python
+    "messages": ("prompt", "input"),
+    "max_tokens": ("max_completion_tokens", "max_output_tokens"),
+    "max_reasoning_tokens": ("thinking_token_budget",),
+    "logprobs": ("top_logprobs",),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -90,7 +97,7 @@ def prepare_chat(service: Service, settings: ServerSettings, body: ChatBody) -> 
         options,
         tools,
         wanted,
-        body.chat_template_kwargs,
+        template_options(body.reasoning_effort, body.chat_template_kwargs),
         tells_reasoning=body.include_reasoning is not False,
     )
 
@@ -152,7 +159,15 @@ def prepare_choices(
         task = resolve_options(options)  # type: ignore[arg-type]
         return service.prepare_all([prompt], task, num_choices)
     except StructspecError as error:
-        raise Job([], wanted).explain(error) from None
+        raise _as_sent(Job([], wanted).explain(error), body) from None
+
+
+def _as_sent(error: ApiError, body: SamplingFields) -> ApiError:
+    """The same error, of the field as this request calls it."""
+    for name in _OTHER_NAMES.get(error.param or "", ()):
+        if getattr(body, name, None) is not None:
+            return ApiError(error.status, error.message, param=name, code=error.code)
+    return error
 
 
 def check_model(settings: ServerSettings, body: SamplingFields) -> None:
@@ -191,6 +206,11 @@ def count_choices(settings: ServerSettings, body: SamplingFields, num_prompts: i
             "prompt",
         )
     return num_choices
+
+
+def template_options(effort: str | None, given: Json | None) -> Json:
+    """What a chat template is told beside the messages; some know how hard to reason."""
+    return {**({} if effort in (None, "none") else {"reasoning_effort": effort}), **(given or {})}
 
 
 def _read_rest(body: ChatBody) -> dict[str, Any]:

@@ -35,6 +35,8 @@ def prepare_completion(service: Service, settings: ServerSettings, body: Complet
     for name in ("echo", "suffix"):
         if getattr(body, name):
             raise refuse(f"{name} is not supported", name, "unsupported_parameter")
+    if body.best_of not in (None, body.n or 1):
+        raise refuse("best_of is not supported; n outputs are all told", "best_of")
     options = read_sampling(body)
     if body.logprobs is not None:
         options["logprobs"] = body.logprobs

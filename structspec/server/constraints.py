@@ -7,7 +7,7 @@ from typing import Any
 
 from structspec.chat.fields import refuse
 from structspec.chat.formats import Wanted, any_object, read_format, schema_options, tag_of
-from structspec.constraint import Grammar, JsonSchema, StructuralTag
+from structspec.constraint import Grammar, JsonSchema, JsonStyle, StructuralTag
 from structspec.server.bodies import ConstraintFields
 
 
@@ -41,7 +41,7 @@ def _found(body: ConstraintFields) -> Iterator[Wanted]:
     for name, read in _ALIASES.items():
         value = getattr(body, name)
         if value is not None and value is not False:
-            yield Wanted(read(value), name)
+            yield Wanted(read(value, name), name)
 
 
 def _structured_outputs(given: Mapping[str, Any]) -> Wanted:
@@ -60,52 +60,58 @@ def _structured_outputs(given: Mapping[str, Any]) -> Wanted:
             f"{place}.whitespace_pattern",
             "unsupported_parameter",
         )
+    for name in given:
+        if name not in _STRUCTURED and name not in _BESIDE and given[name] not in (None, False):
+            raise refuse(f"{place} has no {name}", f"{place}.{name}", "unsupported_parameter")
     (name,) = chosen
-    options = _STRUCTURED[name](given[name])
+    options = _STRUCTURED[name](given[name], f"{place}.{name}")
     schema = options.get("schema")
-    if given.get("disable_any_whitespace") and isinstance(schema, JsonSchema):
-        options["schema"] = JsonSchema(schema.schema, style="compact", closed=schema.closed)
+    if isinstance(schema, JsonSchema):
+        style: JsonStyle = "compact" if given.get("disable_any_whitespace") else schema.style
+        is_closed = schema.closed and given.get("disable_additional_properties") is not False
+        options["schema"] = JsonSchema(schema.schema, style=style, closed=is_closed)
     return Wanted(options, f"{place}.{name}")
 
 
-def _choices(given: Any) -> dict[str, Any]:
+def _choices(given: Any, place: str) -> dict[str, Any]:
     return {"choices": given}
 
 
-def _regex(given: Any) -> dict[str, Any]:
+def _regex(given: Any, place: str) -> dict[str, Any]:
     return {"regex": given}
 
 
-def _grammar(given: Any) -> dict[str, Any]:
+def _grammar(given: Any, place: str) -> dict[str, Any]:
     return {"grammar": Grammar(given) if isinstance(given, str) else given}
 
 
-def _ebnf(given: Any) -> dict[str, Any]:
+def _ebnf(given: Any, place: str) -> dict[str, Any]:
     return {"grammar": Grammar(given, dialect="ebnf")}
 
 
-def _json(given: Any) -> dict[str, Any]:
-    return schema_options(given, "schema")
+def _json(given: Any, place: str) -> dict[str, Any]:
+    return schema_options(given, place)
 
 
-def _tag(given: Any) -> dict[str, Any]:
+def _tag(given: Any, place: str) -> dict[str, Any]:
     return {"grammar": StructuralTag(given if isinstance(given, str) else tag_of(given))}
 
 
-_STRUCTURED: dict[str, Callable[[Any], dict[str, Any]]] = {
+_BESIDE = ("disable_any_whitespace", "disable_additional_properties", "disable_fallback")
+_STRUCTURED: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "json": _json,
     "regex": _regex,
     "choice": _choices,
     "grammar": _grammar,
-    "json_object": lambda _: any_object(),
+    "json_object": lambda *_: any_object(),
     "structural_tag": _tag,
 }
-_ALIASES: dict[str, Callable[[Any], dict[str, Any]]] = {
+_ALIASES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "guided_json": _json,
     "guided_regex": _regex,
     "guided_choice": _choices,
     "guided_grammar": _grammar,
-    "guided_json_object": lambda _: any_object(),
+    "guided_json_object": lambda *_: any_object(),
     "regex": _regex,
     "ebnf": _ebnf,
     "json_schema": _json,

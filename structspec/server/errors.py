@@ -5,6 +5,7 @@ A client tries again on 408, 409, 429 and every 5xx, so what would fail once mor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from structspec.errors import (
     StructspecError,
     UnsupportedConstraint,
 )
+from structspec.options import CONSTRAINT_FIELDS, GenerateOptions
 
 _TYPES = {
     401: "authentication_error",
@@ -32,6 +34,7 @@ _TYPES = {
     500: "server_error",
     503: "server_error",
 }
+OPTIONS = GenerateOptions.__optional_keys__
 _NEVER_AGAIN = {"x-should-retry": "false"}
 
 
@@ -84,7 +87,7 @@ def to_api_error(error: BaseException, place: str | None = None) -> ApiError:
             code = "invalid_json_schema" if is_wrong else "unsupported_constraint"
             return ApiError(400, message, param=param, code=code)
         case InvalidRequest():
-            return ApiError(400, message, param=place, code="invalid_value")
+            return ApiError(400, message, param=_option_in(message) or place, code="invalid_value")
         case NothingAllowed():
             return ApiError(400, message, code="nothing_allowed")
         case OutputInvalid():
@@ -94,6 +97,12 @@ def to_api_error(error: BaseException, place: str | None = None) -> ApiError:
         case GenerationError() | StructspecError():
             return ApiError(500, message, code="engine_error")
     return ApiError(500, "the server failed on this request", code="internal_error")
+
+
+def _option_in(message: str) -> str | None:
+    """The option that a message begins with, unless that is a constraint."""
+    name = re.split(r"[^a-z_]", message, maxsplit=1)[0]
+    return name if name in OPTIONS and name not in CONSTRAINT_FIELDS else None
 
 
 def below(place: str, pointer: str | None) -> str:

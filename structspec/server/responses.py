@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from structspec.chat.fields import refuse
 from structspec.chat.formats import Wanted, read_format
-from structspec.chat.messages import read_messages, text_of
+from structspec.chat.messages import read_message, text_of
 from structspec.chat.tool_choice import read_tools
 from structspec.server.bodies import ResponsesBody
-from structspec.server.chat import Job, check_model, prepare_job
+from structspec.server.chat import Job, check_model, prepare_job, template_options
 from structspec.server.constraints import read_constraint
 from structspec.server.sampling import read_sampling
 from structspec.server.settings import ServerSettings
@@ -45,7 +45,8 @@ def prepare_response(
     if body.n not in (None, 1):
         raise refuse("a response has one output: n must be 1", "n")
     items = _read_items(body, store)
-    messages = read_messages(list(_to_messages(items)), "input")
+    num_before = len(items) - (1 if isinstance(body.input, str) else len(body.input))
+    messages = [read_message(one, place) for place, one in _to_messages(items, -num_before)]
     if body.instructions:
         messages = [{"role": "system", "content": body.instructions}, *messages]
     options = read_sampling(body)
@@ -53,7 +54,10 @@ def prepare_response(
         options["max_tokens"] = body.max_output_tokens
     if body.top_logprobs or "message.output_text.logprobs" in (body.include or ()):
         options["logprobs"] = body.top_logprobs or 0
-    if (body.reasoning or {}).get("effort") == "none":
+    effort = (body.reasoning or {}).get("effort")
+    if not isinstance(effort, str | None):
+        raise refuse(f"reasoning.effort must be text, not {effort!r}", "reasoning.effort")
+    if effort == "none":
         options["reasoning"] = False
     tools = read_tools(body.tools, body.tool_choice, body.parallel_tool_calls)
     job = prepare_job(
@@ -64,7 +68,7 @@ def prepare_response(
         options,
         tools,
         _read_wanted(body),
-        body.chat_template_kwargs,
+        template_options(effort, body.chat_template_kwargs),
     )
     return ResponseJob(job, body, items, body.store is not False)
 
@@ -93,36 +97,55 @@ def _read_items(body: ResponsesBody, store: ResponseStore) -> list[dict[str, Any
     new = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not new:
         raise refuse("input must hold at least one item", "input", "empty_array")
-    return [*before, *new]
+    places = (f"input[{index}].id" for index in range(len(new)))
+    return [*before, *(_found(one, store, place) for one, place in zip(new, places, strict=True))]
 
 
-def _to_messages(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Items as chat messages; neighbouring calls are one message."""
+def _found(item: dict[str, Any], store: ResponseStore, param: str) -> dict[str, Any]:
+    """The item itself, where only its id is sent."""
+    is_reference = item.get("type") == "item_reference"
+    return store.item(str(item.get("id")), param) if is_reference else item
+
+
+def _to_messages(
+    items: Iterable[dict[str, Any]], start: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Items as chat messages, and where each stands; neighbouring calls are one message.
+
+    `start` is the index of the first item in the request.
+    """
     calls: list[dict[str, Any]] = []
     reasoning = ""
-    for index, item in enumerate(items):
+
+    def called() -> dict[str, Any]:
+        told = {"reasoning": reasoning} if reasoning else {}
+        return {"role": "assistant", "content": None, "tool_calls": calls, **told}
+
+    place = "input"
+    for index, item in enumerate(items, start):
+        before, place = place, f"input[{index}]"
         kind = item.get("type") or "message"
         if kind == "function_call":
             function = {"name": item.get("name"), "arguments": item.get("arguments")}
             calls.append({"id": item.get("call_id"), "function": function})
             continue
         if calls:
-            yield {"role": "assistant", "content": None, "tool_calls": calls}
-            calls = []
+            yield before, called()
+            calls, reasoning = [], ""
         if kind == "message":
-            yield {**item, **({"reasoning": reasoning} if reasoning else {})}
+            yield place, {**item, **({"reasoning": reasoning} if reasoning else {})}
             reasoning = ""
         elif kind == "function_call_output":
             output, call_id = item.get("output"), item.get("call_id")
-            yield {"role": "tool", "content": output, "tool_call_id": call_id}
+            yield place, {"role": "tool", "content": output, "tool_call_id": call_id}
         elif kind == "reasoning":
-            told = [text_of(item.get(n), f"input[{index}].{n}") for n in ("content", "summary")]
+            told = [text_of(item.get(name), f"{place}.{name}") for name in ("content", "summary")]
             reasoning = "\n".join(filter(None, told))
         else:
             raise refuse(
-                f"input[{index}]: items of type {kind!r} are not supported",
-                f"input[{index}].type",
+                f"{place}: items of type {kind!r} are not supported",
+                f"{place}.type",
                 "unsupported_content",
             )
     if calls:
-        yield {"role": "assistant", "content": None, "tool_calls": calls}
+        yield place, called()

@@ -225,6 +225,10 @@ def test_auto_with_a_schema_is_a_call_or_the_schema(server: Server) -> None:
         {"user": "me", "metadata": {"a": "b"}, "store": True, "service_tier": "auto"},
         {"modalities": ["text"], "verbosity": "low", "prompt_cache_key": "x"},
         {"presence_penalty": 0, "frequency_penalty": 0.0, "top_k": -1, "logit_bias": {}},
+        {"best_of": 1, "length_penalty": 1.0, "use_beam_search": False, "echo": False},
+        {"add_generation_prompt": True, "skip_special_tokens": True, "documents": None},
+        {"repeat_penalty": 1.0, "mirostat": 0, "n_predict": -1, "continue_final_message": False},
+        {"reasoning_effort": "low", "priority": 1, "cache_salt": "x"},
     ],
 )
 def test_what_changes_nothing_is_let_pass(body: dict[str, Any], server: Server) -> None:

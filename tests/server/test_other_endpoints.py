@@ -58,8 +58,11 @@ def test_bad_completions_are_refused(server: Server) -> None:
         {"prompt": [10**9]},
         {"prompt": "x", "echo": True},
         {"prompt": "x", "suffix": "y"},
+        {"prompt": "x", "best_of": 2},
     ):
         assert server.refused("/v1/completions", **body)["message"]
+    told = server.refused("/v1/completions", prompt="x " * 9000)
+    assert (told["param"], told["code"]) == ("prompt", "context_length_exceeded")
 
 
 def test_the_model_is_listed(server: Server) -> None:

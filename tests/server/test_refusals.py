@@ -18,8 +18,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "messages[0].content[0].type",
     ),
     "a type": ({"temperature": "hot"}, "temperature"),
-    "a range": ({"temperature": -1}, None),
-    "top_p": ({"top_p": 0}, None),
+    "a range": ({"temperature": -1}, "temperature"),
+    "top_p": ({"top_p": 0}, "top_p"),
+    "logprobs": ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    "a bias": ({"logit_bias": {"1": 101}}, "logit_bias"),
     "choices": ({"n": 0}, "n"),
     "too many choices": ({"n": 1000}, "n"),
     "an unknown format": ({"response_format": {"type": "xml"}}, "response_format.type"),
@@ -66,6 +68,25 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "regex",
     ),
     "best_of": ({"best_of": 3}, "best_of"),
+    "a template": ({"chat_template": "{{ messages }}"}, "chat_template"),
+    "sound": ({"modalities": ["text", "audio"]}, "modalities"),
+    "llama.cpp's limit": ({"n_predict": 5}, "n_predict"),
+    "llama.cpp's penalty": ({"repeat_penalty": 1.1}, "repeat_penalty"),
+    "no prompt for an answer": ({"add_generation_prompt": False}, "add_generation_prompt"),
+    "prompt logprobs": ({"prompt_logprobs": 0}, "prompt_logprobs"),
+    "an unknown constraint": (
+        {"structured_outputs": {"json": PERSON, "max_length": 3}},
+        "structured_outputs.max_length",
+    ),
+    "a schema that is none": ({"structured_outputs": {"json": 3}}, "structured_outputs.json"),
+    "a limit beside a schema": (
+        {"response_format": json_schema(PERSON), "max_completion_tokens": 0},
+        "max_completion_tokens",
+    ),
+    "a penalty beside a schema": (
+        {"response_format": json_schema(PERSON), "presence_penalty": 3},
+        "presence_penalty",
+    ),
     "too long": ({"messages": ASK * 3000}, "messages"),
 }
 

@@ -106,9 +106,28 @@ def test_a_conversation_goes_on_from_a_response(server: Server) -> None:
     assert told["param"] == "previous_response_id"
 
 
+def test_an_item_may_be_sent_by_its_id(server: Server) -> None:
+    first = server.respond(max_output_tokens=4)
+    (item,) = first["output"]
+    given = {"max_output_tokens": 4, "input": [*ASK, item, *ASK]}
+    reference = {"type": "item_reference", "id": item["id"]}
+    again = server.respond(**{**given, "input": [*ASK, reference, *ASK]})
+    assert text_of(again) == text_of(server.respond(**given))
+    told = server.respond(404, input=[*ASK, {**reference, "id": "msg_none"}])["error"]
+    assert (told["param"], told["code"]) == ("input[1].id", "item_not_found")
+
+
+def test_faults_of_new_items_are_counted_from_the_first_of_them(server: Server) -> None:
+    first = server.respond(max_output_tokens=2)
+    given = {"previous_response_id": first["id"], "input": [*ASK, {"role": "robot"}]}
+    assert server.refused("/v1/responses", **given)["param"] == "input[1]"
+
+
 def test_what_cannot_be_done_is_refused(server: Server) -> None:
     for body, place in (
         ({"background": True}, "background"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"reasoning": {"effort": 3}}, "reasoning.effort"),
         ({"input": []}, "input"),
         ({"input": [{"type": "computer_call"}]}, "input[0].type"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
