@@ -102,7 +102,7 @@ def fill_followed(
     for _, index, follower, inner in rows:
         work.add(follower, inner.token_ids, (), first + jobs[index].first_row * row_bytes)
         follower.num_filled = follower.num_taken
-    found, cycles = work.do(threads, kinds, bitmask.shape[1] * bitmask.itemsize, 1)
+    found, cycles = work.do(threads, kinds, bitmask.shape[1] * bitmask.itemsize)
     for (_, index, follower, inner), result, new in zip(rows, found, cycles, strict=True):
         follower.cycles = new
         matcher = jobs[index].matcher

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from structspec.grammars.llguidance_native import NativeMatcher
 from structspec.grammars.llguidance_threads import LINE, MAX_LINES, FillThreads
 
-_LOOKS_PER_THREAD = 8  # a look takes 5 to 20 us, waking a thread about as much
-_LOOKS_AHEAD_PER_THREAD = 1  # of up to sixteen tokens
+_LOOKS_PER_THREAD = 8  # tokens: to look at one takes 5 to 20 us, to wake a thread about as much
 
 
 class Follower:
@@ -66,11 +65,12 @@ class Work:
     Python keeps all of them waiting.
     """
 
-    __slots__ = ("_lines", "_tokens")
+    __slots__ = ("_lines", "_num_looked_at", "_tokens")
 
     def __init__(self) -> None:
         self._lines: list[int] = []
         self._tokens: list[int] = []
+        self._num_looked_at = 0  # tokens
 
     def add(
         self, follower: Follower, token_ids: list[int], new: Sequence[int] = (), row: int = 0
@@ -88,6 +88,7 @@ class Work:
         if num_undone:
             follower.num_undone = 0
         tokens += new
+        self._num_looked_at += num_new
         follower.num_taken = num_tokens + num_new
 
     def choose(self, follower: Follower, token_ids: list[int], some: Sequence[int]) -> None:
@@ -102,6 +103,7 @@ class Work:
         """Move it behind the text's tokens, and look so far ahead from there."""
         self.add(follower, token_ids, guesses)
         self._lines[-1] = limit
+        self._num_looked_at += limit - len(guesses)
         follower.num_taken = len(token_ids)
 
     def do(
@@ -109,11 +111,10 @@ class Work:
         threads: FillThreads,
         kinds: array[int],
         row_bytes: int = 0,
-        lines_per_thread: int = _LOOKS_PER_THREAD,
     ) -> tuple[list[int], list[int]]:
         """Do it; for each what came of its new tokens, and its cycles."""
         lines, tokens = array("q", self._lines), array("i", self._tokens)
-        max_woken = (len(lines) // LINE - 1) // lines_per_thread
+        max_woken = self._max_woken(has_rows=row_bytes > 0)
         if len(lines) <= LINE * MAX_LINES:
             return threads.do(lines, tokens, kinds, row_bytes, max_woken)
         taken: list[int] = []
@@ -134,8 +135,14 @@ class Work:
         certain: list[list[int]] = []
         for start in range(0, len(self._lines), LINE * MAX_LINES):
             lines = array("q", self._lines[start : start + LINE * MAX_LINES])
-            max_woken = (len(lines) // LINE - 1) // _LOOKS_AHEAD_PER_THREAD
-            more = threads.look(lines, tokens, kinds, max_woken)
+            more = threads.look(lines, tokens, kinds, self._max_woken())
             taken += more[0]
             certain += more[1]
         return taken, certain
+
+    def _max_woken(self, *, has_rows: bool = False) -> int:
+        """How many threads are worth waking: one for each row, or for some tokens to look at."""
+        num_others = len(self._lines) // LINE - 1
+        if has_rows:
+            return num_others
+        return min(num_others, max(0, self._num_looked_at - 1) // _LOOKS_PER_THREAD)
