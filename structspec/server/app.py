@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from structspec.prometheus import CONTENT_TYPE, to_prometheus
@@ -36,8 +36,8 @@ from structspec.server.gate import Gate, cancelled_with_client
 from structspec.server.playground import playground_routes
 from structspec.server.responses import prepare_response
 from structspec.server.settings import ServerSettings
-from structspec.server.sse import HEADERS
 from structspec.server.store import ResponseStore
+from structspec.server.streamed_answer import StreamedAnswer
 from structspec.service import Service
 
 logger = logging.getLogger("structspec")
@@ -200,13 +200,10 @@ class _Server:
                 async with cancelled_with_client(request):
                     return JSONResponse(await complete(job=job))
             pieces = stream(job=job)
-            first = await anext(
-                pieces
-            )  # what fails before anything is said is an answer of its own
-            inside = stack.pop_all()
-            return StreamingResponse(
-                _with_first(first, pieces, inside), headers=HEADERS, media_type="text/event-stream"
-            )
+            async with cancelled_with_client(request):
+                # what fails before anything is said is an answer of its own
+                first = await anext(pieces)
+            return StreamedAnswer(first, pieces, stack.pop_all())
 
     async def models(self, request: Request) -> Response:
         """GET /v1/models."""
@@ -261,18 +258,6 @@ class _Server:
 
 def _wants_usage(body: SamplingFields) -> bool:
     return bool((body.stream_options or {}).get("include_usage"))
-
-
-async def _with_first(
-    first: bytes, pieces: AsyncIterator[bytes], inside: contextlib.ExitStack
-) -> AsyncIterator[bytes]:
-    with inside:
-        try:
-            yield first
-            async for piece in pieces:
-                yield piece
-        finally:
-            await pieces.aclose()  # type: ignore[attr-defined]
 
 
 async def _not_served(request: Request, error: Exception) -> Response:
