@@ -1,11 +1,19 @@
 """Tokens per target step by drafter and kind of work, and speed beside plain decoding.
 
 python -m tests.bench.bench_drafters [--method hybrid] [--work copy] [--tasks 4] [--lines FILE]
+python -m tests.bench.bench_drafters --device cuda --spec-tokens 15 1 2 4 8
 
 Every task is written at temperature 0 by an engine that drafts nothing and by those whose method is
-`--timed`, one right after the other; all must write the same. Drafts change no token, so the steps
-of a drafter are found by replaying that output. Nothing is remembered from task to task but in the
-rows marked "again": of these the first half of a kind of work is not counted.
+`--timed`, one right after the other; on a CPU all must write the same. Drafts change no token, so
+the steps of a drafter are found by replaying that output. Nothing is remembered from task to task
+but in the rows marked "again": of these the first half of a kind of work is not counted.
+
+alpha      the share of looked-at drafts that held: accepted / (accepted + steps with a wrong one)
+ideal      tokens a step if every step drafted k, each held with probability alpha:
+           (1 - alpha^(k+1)) / (1 - alpha)   (Leviathan et al., 2023)
+
+With more than one number of `--spec-tokens` the first is the engine's, and for the others `hybrid`
+is replayed.
 """
 
 from __future__ import annotations
@@ -35,7 +43,10 @@ WORK_OF = {  # others have nothing to draft from
     "forced": ("extraction", "tool calls", "agent loop", "16 schemas", "copy"),
     "prediction": ("code edit",),
 }
-COLUMNS = ("work", "drafter", "tokens", "steps", "tokens / step", "accepted", "speed / plain")
+COLUMNS = (
+    *("work", "drafter", "most", "tokens", "steps", "tokens / step"),
+    *("accepted", "alpha", "ideal", "speed / plain"),
+)
 Figure = dict[str, Any]  # plain values that can be written as JSON
 
 
@@ -54,10 +65,11 @@ def settings_of(method: Method, num_tokens: int, *, remembers: bool = False) -> 
     return SpeculativeConfig.from_dict(settings)
 
 
-def open_engine(speculative: SpeculativeConfig) -> LLM:
+def open_engine(speculative: SpeculativeConfig, device: str) -> LLM:
     """An engine in which a prompt that comes again is as dear as the first time; warmed up."""
     config = EngineConfig(enable_prefix_caching=False, speculative=speculative)
-    llm = LLM("smollm2-135m", config=config)
+    dtype = "float32" if device == "cpu" else "bfloat16"
+    llm = LLM("smollm2-135m", device=device, dtype=dtype, config=config)
     run_alone(llm, [("Hello", {})], max_tokens=4, temperature=0)
     return llm
 
@@ -90,14 +102,21 @@ def steps_to(
 
 
 def figure(
-    kind: str, name: str, outputs: Sequence[list[int]], steps: Sequence[list[Step]]
+    kind: str, name: str, outputs: Sequence[list[int]], steps: Sequence[list[Step]], most: int
 ) -> Figure:
     """What a drafter brought on one kind of work."""
     flat = [step for task in steps for step in task]
     num_tokens = sum(map(len, outputs))
+    num_accepted = sum(step.num_accepted for step in flat)
+    num_refused = sum(step.num_accepted < len(step.token_ids) for step in flat)
+    alpha = num_accepted / max(1, num_accepted + num_refused)
     return {
+        "part": "drafters",
         "work": kind,
         "drafter": name,
+        "most": most,
+        "alpha": alpha,
+        "ideal": sum(alpha**length for length in range(most + 1)),
         "tokens": num_tokens,
         "steps": len(flat),
         "tokens_per_step": num_tokens / len(flat),
@@ -105,7 +124,7 @@ def figure(
             len(token_ids) / len(task) for token_ids, task in zip(outputs, steps, strict=True)
         ],
         "drafted": sum(len(step.token_ids) for step in flat),
-        "accepted": sum(step.num_accepted for step in flat),
+        "accepted": num_accepted,
         "forced_drafted": sum(sum(step.is_forced) for step in flat),
         "forced_accepted": sum(sum(step.is_forced[: step.num_accepted]) for step in flat),
     }
@@ -116,9 +135,15 @@ def measure(
     kind: str,
     pairs: Sequence[Pair],
     methods: Sequence[Method],
-    most: int,
+    lengths: Sequence[int],
+    *,
+    is_exact: bool,
 ) -> list[Figure]:
-    """What each drafter brings on one kind of work; the ratio of speeds is of all its seconds."""
+    """What each drafter brings on one kind of work; the ratio of speeds is of all its seconds.
+
+    With `is_exact` all engines must have written the same.
+    """
+    most, *others = lengths
     runs = [{name: write(llm, pair) for name, llm in engines.items()} for pair in pairs]
     outputs = [run["none"].token_ids for run in runs]
     plain = engines["none"]
@@ -127,9 +152,10 @@ def measure(
         if kind not in WORK_OF.get(method, (kind,)):
             continue
         drafter = make_drafter(plain._service.vocabulary, settings_of(method, most))
-        found = figure(kind, method, outputs, steps_to(plain, drafter, pairs, outputs, most))
+        found = figure(kind, method, outputs, steps_to(plain, drafter, pairs, outputs, most), most)
         if method in engines:
-            assert all(run[method].token_ids == run["none"].token_ids for run in runs)
+            is_same = all(run[method].token_ids == run["none"].token_ids for run in runs)
+            assert is_same or not is_exact
             seconds = {name: sum(run[name].seconds for run in runs) for name in ("none", method)}
             found["speed_ratio"] = seconds["none"] / seconds[method]
         figures.append(found)
@@ -137,7 +163,11 @@ def measure(
             config = settings_of(method, most, remembers=True)
             drafter = make_drafter(plain._service.vocabulary, config)
             steps, half = steps_to(plain, drafter, pairs, outputs, most), len(pairs) // 2
-            figures.append(figure(kind, f"{method}, again", outputs[half:], steps[half:]))
+            figures.append(figure(kind, f"{method}, again", outputs[half:], steps[half:], most))
+    for length in others:
+        drafter = make_drafter(plain._service.vocabulary, settings_of("hybrid", length))
+        steps = steps_to(plain, drafter, pairs, outputs, length)
+        figures.append(figure(kind, "hybrid", outputs, steps, length))
     return figures
 
 
@@ -146,10 +176,13 @@ def row(found: Figure) -> tuple[object, ...]:
     return (
         found["work"],
         found["drafter"],
+        found["most"],
         found["tokens"],
         found["steps"],
         f"{found['tokens_per_step']:.2f}",
         f"{found['accepted']} of {found['drafted']}",
+        f"{found['alpha']:.2f}",
+        f"{found['ideal']:.2f}",
         f"{found['speed_ratio']:.2f}" if "speed_ratio" in found else "",
     )
 
@@ -162,20 +195,24 @@ def main() -> None:
     parser.add_argument("--timed", action="append", choices=METHODS, help="default: hybrid")
     parser.add_argument("--work", action="append", choices=list(tasks))
     parser.add_argument("--tasks", type=int, help="of each kind; default: all")
-    parser.add_argument("--spec-tokens", type=int, default=15, help="of one request in one step")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--spec-tokens", type=int, nargs="+", default=[15], help="of one request in one step"
+    )
     parser.add_argument("--lines", type=Path, help="append each figure as a line of JSON")
     options = parser.parse_args()
     rows = []
     with ExitStack() as stack:
         none = SpeculativeConfig(method="none")
-        engines = {"none": stack.enter_context(open_engine(none))}
+        engines = {"none": stack.enter_context(open_engine(none, options.device))}
         for method in options.timed or ["hybrid"]:
-            config = settings_of(method, options.spec_tokens)
-            engines[method] = stack.enter_context(open_engine(config))
+            config = settings_of(method, options.spec_tokens[0])
+            engines[method] = stack.enter_context(open_engine(config, options.device))
         for kind in options.work or tasks:
             methods = options.method or METHODS
             pairs = tasks[kind][: options.tasks]
-            for found in measure(engines, kind, pairs, methods, options.spec_tokens):
+            is_exact, lengths = options.device == "cpu", options.spec_tokens
+            for found in measure(engines, kind, pairs, methods, lengths, is_exact=is_exact):
                 rows.append(row(found))
                 print(json.dumps(found), flush=True)
                 if options.lines is not None:
