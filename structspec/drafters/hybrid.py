@@ -125,6 +125,8 @@ class HybridDrafter:
     def _begin(self, scheduled: ScheduledRequest, max_num_guessed: int) -> Walk:
         request, num_slots = scheduled.request, count_slots(scheduled)
         max_num_guessed = min(max_num_guessed, scheduled.max_num_guesses)
+        if request.needs_mask:  # guesses would need a row each, and the last one has just failed
+            max_num_guessed = 0
         stops, matching = self._stop_token_ids, _matching_of(request)
         return Walk(request, request.matcher, num_slots, max_num_guessed, stops, matching)
 

@@ -21,7 +21,7 @@ Figure = dict[str, Any]  # plain values that were read as JSON
 
 
 def read(paths: Sequence[Path]) -> dict[str, list[Figure]]:
-    """The figures of `hybrid` by kind of work, the shortest drafts first; the last of each count."""
+    """What `hybrid` brought by kind of work, the shortest drafts first; of two lines the last."""
     found: dict[tuple[str, int], Figure] = {}
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():
