@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -12,12 +12,14 @@ HAS_LLAMA_INDEX = importlib.util.find_spec("llama_index") is not None
 collect_ignore_glob = [] if HAS_LLAMA_INDEX else ["test_*.py"]
 
 if HAS_LLAMA_INDEX:
-    from llama_index.core.callbacks import CallbackManager
-
     from structspec import LLM
     from structspec.integrations.llama_index import StructSpec
-    from tests.integrations.llama_index.scripted import Scripted
     from tests.server.toy import save_toy
+
+    @pytest.fixture(scope="session", autouse=True)
+    def no_event_loop() -> None:
+        """LlamaIndex's blocking calls make one where none was ever set, and never close it."""
+        asyncio.set_event_loop(None)
 
     @pytest.fixture(scope="session")
     def toy_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
@@ -38,12 +40,3 @@ if HAS_LLAMA_INDEX:
     @pytest.fixture
     def real(real_engine: LLM) -> StructSpec:
         return StructSpec(engine=real_engine, temperature=0, max_tokens=60)
-
-    @pytest.fixture
-    def scripted() -> Any:
-        """Makes an LLM over a server that says what is put in; `bodies` is what it was asked."""
-        return Scripted
-
-    @pytest.fixture
-    def callbacks() -> CallbackManager:
-        return CallbackManager([])
