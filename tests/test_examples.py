@@ -1,9 +1,8 @@
-"""On the real model: every example, the README's, the demo and the command line."""
+"""On the real model: every example, the demo and the command line."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 import runpy
@@ -15,7 +14,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-import structspec
 from structspec import LLM, AsyncLLM
 from structspec.demo import run_tasks
 
@@ -89,17 +87,6 @@ def test_asynchronous_example_prints_what_it_promises(capsys: pytest.CaptureFixt
     asyncio.run(run())
     printed = capsys.readouterr().out
     assert re.fullmatch(r"City\(name='.*', country='.*'\) (yes|no)\n\[.*\]\n", printed), printed
-
-
-def test_readme_example_runs_as_it_stands(
-    llm: LLM, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert code is not None
-    monkeypatch.setattr(structspec, "LLM", lambda name: contextlib.nullcontext(llm))
-    program = compile(code[1], "README.md", "exec", dont_inherit=True)
-    exec(program, {"__name__": "readme"})
-    assert len(capsys.readouterr().out.split()) >= 2
 
 
 def test_every_object_of_the_demo_is_valid(llm: LLM) -> None:
