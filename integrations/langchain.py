@@ -44,6 +44,7 @@ from structspec.integrations.langchain_structured import (
 from structspec.models.loading import DType
 from structspec.runner import Runner
 from structspec.service import Service
+from structspec.tool_prompt import has_tools
 
 _MAX_THREADS = 512  # of a batch: they only wait, for the engine writes what comes together at once
 _OWN = (  # what a call may be given beside options of `generate`
@@ -193,6 +194,8 @@ class ChatStructSpec(BaseChatModel, CallOptions):
         options: Any = self.options({**given, **wanted}, stop, has_tools=may_call)
         told = read_messages(to_openai(messages), "messages")
         parallel = own["parallel_tool_calls"]
+        if parallel is None and isinstance(runner, Service) and not has_tools(runner.chat_template):
+            parallel = False  # a model that was never taught calls does not know when to end them
         turn = make_turn(runner, told, options, tools, choice, parallel=parallel)
         return Call(runner, turn, own["model"] or self.model, own["failure"] == "message")
 
@@ -272,7 +275,8 @@ class ChatStructSpec(BaseChatModel, CallOptions):
 
         `tool_choice` is "auto", "none", "any" or "required" or True (a call it must be), a tool's
         name, or one of OpenAI's dicts. Calls conform to their schemas whatever `strict` says; True
-        has schemas rewritten as OpenAI's strict mode wants them.
+        has schemas rewritten as OpenAI's strict mode wants them. Without `parallel_tool_calls` a
+        model of this process whose chat template has no tools makes one call at most.
         """
         told = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
         given = {"tool_choice": read_choice(tool_choice, told)}

@@ -22,7 +22,7 @@ from typing_extensions import is_typeddict
 from structspec.errors import InvalidRequest, OutputInvalid, Truncated
 from structspec.partial_values import PartialValues
 from structspec.request import Usage
-from structspec.schema import resolve_schema
+from structspec.schema import SchemaTarget, resolve_schema
 
 Method = Literal["json_schema", "function_calling", "json_mode"]
 METHODS = get_args(Method)
@@ -34,12 +34,11 @@ _TOOL_KEYS = ("function", "input_schema", "toolSpec", "name")  # of dicts that d
 class OutputSchema:
     """What output has to be: for the engine, for people, and as a value again.
 
-    `asked` goes to the engine as a `schema=`, and `partial` to PartialValues. `is_plain` where
-    values are dicts and lists, which are of use before they are whole.
+    `asked` goes to the engine as a `schema=`. `is_plain` where values are dicts and lists, which
+    are of use before they are whole.
     """
 
     asked: Any
-    partial: Any
     json_schema: dict[str, Any]
     name: str
     description: str
@@ -49,7 +48,7 @@ class OutputSchema:
     @property
     def tool(self) -> dict[str, Any]:
         """A tool whose arguments are the output; raises InvalidRequest where they cannot be."""
-        if self.json_schema.get("type", "object") != "object":
+        if not _is_object(self.json_schema, self.json_schema.get("$defs", {})):
             raise InvalidRequest(
                 f"the arguments of a tool are an object, and {self.name} is none: use"
                 " method='json_schema'"
@@ -85,20 +84,12 @@ def read_schema(schema: Any) -> OutputSchema:
     if isinstance(schema, Mapping):
         return _of_json_schema(dict(schema))
     target = resolve_schema(schema)
-    is_plain = isinstance(schema, str | bool)
-    description = "" if is_plain else _description(schema, target.json_schema)
-    name = _as_name(target.name)
-    return OutputSchema(
-        schema, schema, target.json_schema, name, description, is_plain, target.validate
-    )
+    return _output(schema, target, target.validate, is_plain=isinstance(schema, str | bool))
 
 
 def _of_json_schema(schema: dict[str, Any]) -> OutputSchema:
     target = resolve_schema(schema)
-    name = _as_name(target.name)
-    description = str(schema.get("description", ""))
-    known = target.json_schema
-    return OutputSchema(known, known, known, name, description, True, target.validate)
+    return _output(target.json_schema, target, target.validate, is_plain=True)
 
 
 def _of_pydantic_v1(model: type[BaseModelV1]) -> OutputSchema:
@@ -115,19 +106,34 @@ def _of_pydantic_v1(model: type[BaseModelV1]) -> OutputSchema:
                 errors=tuple(str(error).splitlines()),
             ) from error
 
-    description = _description(model, target.json_schema)
+    return _output(target.json_schema, target, validate, is_plain=False)
+
+
+def _output(
+    asked: Any, target: SchemaTarget, validate: Callable[[str], Any], *, is_plain: bool
+) -> OutputSchema:
+    description = str(target.json_schema.get("description", ""))
     name = _as_name(target.name)
-    known = target.json_schema
-    return OutputSchema(known, known, known, name, description, False, validate)
-
-
-def _description(schema: Any, json_schema: Mapping[str, Any]) -> str:
-    return str(json_schema.get("description") or inspect.cleandoc(schema.__doc__ or "")).strip()
+    return OutputSchema(asked, target.json_schema, name, description, is_plain, validate)
 
 
 def _as_name(name: str) -> str:
     """What a tool may be called."""
     return "".join(c if c.isalnum() or c in "_-" else "_" for c in name)[:64] or "output"
+
+
+def _is_object(schema: Any, parts: Mapping[str, Any]) -> bool:
+    """Whether a JSON schema says that its values are objects; `parts` are its `$defs`."""
+    if not isinstance(schema, Mapping):
+        return False
+    if (reference := schema.get("$ref")) is not None:
+        part = parts.get(str(reference).removeprefix("#/$defs/"))
+        rest = {name: other for name, other in parts.items() if other is not part}  # it may recur
+        return _is_object(part, rest)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return all(_is_object(one, parts) for one in schema[key])
+    return "properties" in schema or schema.get("type") == "object"
 
 
 def for_tracing(schema: Any, target: OutputSchema) -> dict[str, Any]:
@@ -229,7 +235,7 @@ class _Growing:
 
     def __init__(self, parser: StructuredOutputParser) -> None:
         self._parser = parser
-        self._values = PartialValues(parser.target.partial) if parser.is_partial else None
+        self._values = PartialValues(parser.target.asked) if parser.is_partial else None
         self._text = ""
         self._last: BaseMessage | None = None  # that tells how it ended
 

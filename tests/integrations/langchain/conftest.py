@@ -29,4 +29,4 @@ if HAS_LANGCHAIN:
     @pytest.fixture
     def model(llm: LLM) -> ChatStructSpec:
         """A chat model whose answers are short, and always the same."""
-        return ChatStructSpec(model="smollm2-135m", temperature=0, max_tokens=60)
+        return ChatStructSpec(model="smollm2-135m", temperature=0, max_tokens=40)

@@ -16,6 +16,7 @@ from structspec.models.loading import find_model
 
 MODEL = "smollm2-135m"
 SAME_WEIGHTS = str(find_model(MODEL))  # under another name
+JOKES_END = {"repetition_penalty": 1.1}  # those of so small a model go round in circles otherwise
 
 
 class TestUnit(ChatModelUnitTests):
@@ -52,7 +53,7 @@ class _Real(ChatModelIntegrationTests):
 
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        return {"model": MODEL, "max_tokens": 80}
+        return {"model": MODEL, "temperature": 0, "max_tokens": 100}
 
     @property
     def supports_json_mode(self) -> bool:
@@ -79,14 +80,18 @@ class _Real(ChatModelIntegrationTests):
         first, *rest = model.stream(prompt)
         return sum(rest, first)
 
+    @pytest.mark.xfail(reason="where it may answer, SmolLM2-135M tells of the weather in prose")
+    def test_agent_loop(self, model: BaseChatModel) -> None:
+        super().test_agent_loop(model)
+
 
 class TestJsonSchema(_Real):
     @property
     def structured_output_kwargs(self) -> dict[str, Any]:
-        return {"method": "json_schema"}
+        return {"method": "json_schema", **JOKES_END}
 
 
 class TestFunctionCalling(_Real):
     @property
     def structured_output_kwargs(self) -> dict[str, Any]:
-        return {"method": "function_calling"}
+        return {"method": "function_calling", **JOKES_END}
