@@ -154,12 +154,17 @@ async def keep_poisoning(http: httpx2.AsyncClient, load: Load, until: float) -> 
     number = 0
     while time.perf_counter() < until:
         began = time.perf_counter()
+        status: int | str
         body = {"messages": [{"role": "user", "content": "?"}], **POISON[number % len(POISON)]}
-        answer = await http.post("/v1/chat/completions", json={**body, "stream": number % 2 == 0})
-        load.poison_s.append(time.perf_counter() - began)
+        sent = {**body, "stream": number % 2 == 0}
         load.counts["poison"] += 1
-        if answer.status_code != 400:
-            load.wrong.append(f"poison {number % len(POISON)}: HTTP {answer.status_code}")
+        try:
+            status = (await http.post("/v1/chat/completions", json=sent)).status_code
+        except httpx2.HTTPError as error:
+            status = repr(error)
+        load.poison_s.append(time.perf_counter() - began)
+        if status != 400:
+            load.wrong.append(f"poison {number % len(POISON)}: {status}")
         number += 1
         await asyncio.sleep(max(0.0, 1 - (time.perf_counter() - began)))
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,15 @@ def toy_server(folder: Path, *options: str, threads: int = 1) -> Iterator[ToySer
     )
     assert process.stderr is not None
     try:
-        yield ToyServer(_wait_for_url(process.stderr), process)
+        url = _wait_for_url(process.stderr)
+        # Read on: who writes into a pipe that is full waits for ever.
+        passed_on = threading.Thread(target=sys.stderr.writelines, args=(process.stderr,))
+        passed_on.start()
+        try:
+            yield ToyServer(url, process)
+        finally:
+            process.kill()
+            passed_on.join()
     finally:
         process.kill()
         process.wait()
