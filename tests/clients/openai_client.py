@@ -237,7 +237,7 @@ def a_text_cut_short_says_so(client: openai.OpenAI) -> None:
 
 
 def main() -> None:
-    client = openai.OpenAI(base_url=sys.argv[1], api_key="none", max_retries=0, timeout=120)
+    client = openai.OpenAI(base_url=sys.argv[1], api_key="none", max_retries=0, timeout=300)
     for function in CHECKS:
         function(client)
         print(f"ok   {function.__name__}", flush=True)

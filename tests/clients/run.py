@@ -2,8 +2,9 @@
 
     python tests/clients/run.py [NAME …]
 
-Environments are made once, in .venv-clients, and kept. The server is `structspec serve` with
-SmolLM2 on a free port, ended again whatever happens.
+Environments are made once, in .venv-clients, and kept; what they do not have themselves they find
+where this interpreter has it. The server is `structspec serve` with SmolLM2 on a free port, ended
+again whatever happens.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections.abc import Iterator
 from pathlib import Path
 
-HERE = Path(__file__).parent
-ENVIRONMENTS = HERE.parents[1] / ".venv-clients"
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+ENVIRONMENTS = ROOT / ".venv-clients"
 CLIENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "openai-3": ("openai_client.py", ("openai==3.57.0",)),
     "openai-2": ("openai_client.py", ("openai==2.54.0",)),
@@ -26,7 +29,9 @@ CLIENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pydantic-ai": ("pydantic_ai_client.py", ("pydantic-ai-slim[openai]==2.68.0",)),
     "openai-agents": ("openai_agents_client.py", ("openai-agents==0.24.0",)),
     "litellm": ("litellm_client.py", ("litellm==1.110.2",)),
+    "httpx": ("httpx_load.py", ()),  # needs nothing that this interpreter has not
 }
+RECIPES = {"instructor", "pydantic-ai", "openai-agents", "litellm"}  # of docs/agents.md
 
 
 def main() -> int:
@@ -35,25 +40,38 @@ def main() -> int:
     failed = []
     with serving() as url:
         for name in names:
-            script = HERE / CLIENTS[name][0]
             print(f"== {name}", flush=True)
-            command = [str(pythons[name]), str(script), url]
-            if subprocess.run(command, timeout=600, check=False).returncode != 0:
+            runs: list[list[object]] = [[HERE / CLIENTS[name][0], url]]
+            if name in RECIPES:
+                runs.append([HERE / "recipe.py", name, url])
+            if not all(passes(pythons[name], *run) for run in runs):
                 failed.append(name)
     print(f"failed: {', '.join(failed)}" if failed else f"{len(names)} clients passed")
     return bool(failed)
 
 
+def passes(python: Path, *arguments: object) -> bool:
+    """Whether a script ends well."""
+    command = [str(python), *map(str, arguments)]
+    return subprocess.run(command, timeout=1200, check=False).returncode == 0
+
+
 def prepare(name: str) -> Path:
-    """The interpreter of a client's environment."""
-    folder = ENVIRONMENTS / name
+    """The interpreter of a client's environment; this one where no package is needed."""
+    if not CLIENTS[name][1]:
+        return Path(sys.executable)
+    folder, packages = ENVIRONMENTS / name, CLIENTS[name][1]
     python, done = folder / "bin" / "python", folder / ".done"
-    if not done.exists():
+    behind = "".join(f"{path}\n" for path in (sysconfig.get_paths()["purelib"], ROOT))
+    made_of = "\n".join(packages) + f"\n{behind}"
+    if not done.exists() or done.read_text() != made_of:
         print(f"setting up {name}", flush=True)
         venv.create(folder, with_pip=True, clear=True)
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, *CLIENTS[name][1]], check=True)
-        done.touch()
+        subprocess.run([*install, *packages], check=True)
+        site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+        (site / "zz-structspec.pth").write_text(behind)
+        done.write_text(made_of)
     return python
 
 
