@@ -1,26 +1,24 @@
 """LlamaIndex: a ReAct agent whose format is a mask, so that a small model cannot miss it."""
 
 import asyncio
+from typing import Annotated
 
 from llama_index.core.agent.workflow import ReActAgent, ToolCallResult
 from llama_index.core.tools import FunctionTool
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from structspec.integrations.llama_index import StructSpec
 from structspec.integrations.llama_index_react import react_options
 
-
-class Numbers(BaseModel):
-    a: int = Field(ge=0, le=99)
-    b: int = Field(ge=0, le=99)
+Small = Annotated[int, Field(ge=0, le=99)]  # bounds hold: arguments are written under a mask
 
 
-def add(a: int, b: int) -> int:
+def add(a: Small, b: Small) -> int:
     """Add two numbers."""
     return a + b
 
 
-TOOLS = [FunctionTool.from_defaults(add, fn_schema=Numbers)]
+TOOLS = [FunctionTool.from_defaults(add)]
 
 
 async def main(llm: StructSpec) -> None:

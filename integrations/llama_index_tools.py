@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Annotated, Any
 
 from llama_index.core.base.llms.types import ChatResponse, ToolCallBlock
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools.function_tool import FunctionTool
 from llama_index.core.tools.types import BaseTool, ToolMetadata
-from pydantic import BaseModel
+from llama_index.core.tools.utils import create_schema_from_function
+from pydantic import BaseModel, Field, create_model
 
 from structspec.errors import GenerationError
 from structspec.integrations.llama_index_messages import other_calls
 from structspec.integrations.llama_index_partial import partial_value
 from structspec.json_annotations import without_annotations
 from structspec.schema import resolve_schema
+
+_MADE_BY = create_schema_from_function.__module__  # models that LlamaIndex makes of functions
 
 
 class NoToolCall(GenerationError, ValueError):
@@ -24,15 +29,16 @@ class NoToolCall(GenerationError, ValueError):
 
 def to_tools(tools: Sequence[BaseTool | Mapping[str, Any]] | None) -> list[Mapping[str, Any]]:
     """Tools in OpenAI's form; those that have it stay as they are."""
-    return [_to_tool(one.metadata) if isinstance(one, BaseTool) else one for one in tools or ()]
+    return [_to_tool(one) if isinstance(one, BaseTool) else one for one in tools or ()]
 
 
-def _to_tool(metadata: ToolMetadata) -> dict[str, Any]:
+def _to_tool(tool: BaseTool) -> dict[str, Any]:
+    metadata = tool.metadata
     # the name as it is, brackets of generic models included: a call is looked up by it
     function: dict[str, Any] = {"name": metadata.get_name()}
     if metadata.description and not _says_nothing(metadata):
         function["description"] = metadata.description
-    return {"type": "function", "function": {**function, "parameters": _parameters(metadata)}}
+    return {"type": "function", "function": {**function, "parameters": _parameters(tool)}}
 
 
 def only_fill_models(tools: Sequence[Any]) -> bool:
@@ -50,12 +56,28 @@ def _says_nothing(metadata: ToolMetadata) -> bool:
     return metadata.description.startswith(f"{metadata.name}(*args: Any, **kwargs: Any)")
 
 
-def _parameters(metadata: ToolMetadata) -> dict[str, Any]:
-    kind = metadata.fn_schema
-    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
-    schema = resolve_schema(kind).json_schema if is_model else metadata.get_parameters_dict()
+def _parameters(tool: BaseTool) -> dict[str, Any]:
+    kind = tool.metadata.fn_schema
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        schema = tool.metadata.get_parameters_dict()
+    elif kind.__module__ == _MADE_BY and isinstance(tool, FunctionTool):
+        schema = resolve_schema(_annotated(kind, tool.real_fn)).json_schema
+    else:
+        schema = resolve_schema(kind).json_schema
     untitled: dict[str, Any] = without_annotations(schema, {"title": str})
     return untitled
+
+
+@lru_cache(maxsize=256)  # a class is made for it, which is slow
+def _annotated(kind: type[BaseModel], function: Callable[..., Any]) -> type[BaseModel]:
+    """The arguments that LlamaIndex has read off a function, with the bounds it has left out."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, field in kind.model_fields.items():
+        described = Field(description=field.description) if field.description else None
+        default = ... if field.is_required() else field.get_default(call_default_factory=True)
+        fields[name] = (Annotated[hints.get(name, field.annotation), described], default)
+    return create_model(kind.__name__, **fields)
 
 
 def to_choice(choice: Any, *, is_required: bool) -> str | Mapping[str, Any]:

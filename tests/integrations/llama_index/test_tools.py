@@ -187,6 +187,28 @@ def test_tools_are_told_in_openais_form_without_titles() -> None:
     assert to_tools([tool]) == [tool] and to_tools(None) == []
 
 
+def test_bounds_and_descriptions_of_annotations_are_kept() -> None:
+    def order(
+        pieces: Annotated[int, Field(ge=1, le=9)],
+        item: Annotated[str, "What to order."],
+        days: Annotated[int, Field(le=5)] = 2,
+    ) -> str:
+        """Order something.
+
+        Args:
+            pieces (int): How many.
+        """
+        return f"{pieces} {item} {days}"
+
+    (told,) = to_tools([FunctionTool.from_defaults(order)])
+    assert told["function"]["parameters"]["properties"] == {
+        "pieces": {"type": "integer", "minimum": 1, "maximum": 9, "description": "How many."},
+        "item": {"type": "string", "description": "What to order."},
+        "days": {"type": "integer", "maximum": 5, "default": 2},
+    }
+    assert told["function"]["parameters"]["required"] == ["pieces", "item"]
+
+
 def test_a_tool_without_a_schema_takes_what_llama_index_says() -> None:
     tool = FunctionTool.from_defaults(greet)
     tool._metadata = ToolMetadata(name="greet", description="x", fn_schema=None)
