@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -56,6 +58,36 @@ def test_it_is_an_llm_of_llama_index(toy: StructSpec) -> None:
     assert isinstance(toy, FunctionCallingLLM)
     assert "BaseLLM" in [one.__name__ for one in StructSpec.__mro__]
     assert not StructSpec.__abstractmethods__ and issubclass(StructSpec, BaseLLM)
+
+
+def test_it_needs_no_other_makers_package() -> None:
+    assert importlib.util.find_spec("openai") is None
+
+
+def test_the_system_prompt_is_in_every_call() -> None:
+    prompt = PromptTemplate("Hi")
+    ways: list[Callable[[StructSpec], Any]] = [
+        lambda llm: llm.chat(ASK),
+        lambda llm: llm.complete("Hi"),
+        lambda llm: llm.predict(prompt),
+        lambda llm: asyncio.run(llm.achat(ASK)),
+        lambda llm: asyncio.run(llm.acomplete("Hi")),
+        lambda llm: asyncio.run(llm.apredict(prompt)),
+        lambda llm: [*llm.stream_chat(ASK)],
+        lambda llm: [*llm.stream_complete("Hi")],
+        lambda llm: [*llm.stream(prompt)],
+    ]
+    for way in ways:
+        scripted = Scripted("x", system_prompt="Be kind.")
+        way(scripted.llm)
+        assert scripted.asked == [("system", "Be kind."), ("user", "Hi")]
+
+
+def test_completion_to_prompt_is_asked_unless_the_prompt_is_formatted() -> None:
+    for is_formatted, text in ((False, "Say: Hi"), (True, "Hi")):
+        scripted = Scripted("x", completion_to_prompt=lambda said: f"Say: {said}")
+        scripted.llm.complete("Hi", formatted=is_formatted)
+        assert scripted.asked == [("user", text)]
 
 
 def test_all_eight_ways_say_the_same(toy: StructSpec) -> None:
