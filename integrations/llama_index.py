@@ -18,13 +18,7 @@ except ImportError as error:
     ) from error
 
 import copy
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import (
@@ -102,11 +96,9 @@ class StructSpec(StructuredPrediction):
         refuse_unknown(fields, set(type(self).model_fields))
         super().__init__(model=model, **fields)
         resolve_options(self._options())  # what is wrong with them is told at once
-        self._given = (
-            make_engine(self.model, self.base_url, self.api_key)
-            if engine is None
-            else check_engine(engine)
-        )
+        if engine is None:
+            engine = make_engine(model, self.base_url, self.api_key)
+        self._given = check_engine(engine)
 
     @classmethod
     def class_name(cls) -> str:
@@ -144,8 +136,10 @@ class StructSpec(StructuredPrediction):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the engine: what is unpickled finds it by the model's name, or the server."""
-        state: dict[str, Any] = super().__getstate__()
-        return {**state, "__pydantic_private__": {"_given": None}}
+        bare = self.model_copy()
+        bare._given = None
+        state: dict[str, Any] = super(StructSpec, bare).__getstate__()
+        return state
 
     # -- chat and complete --
 

@@ -47,7 +47,9 @@ def test_objects_of_one_model_share_it(named: StructSpec, folder: str) -> None:
     assert again._engine is named._engine is shared_llm(folder)
 
 
-def test_pickling_and_copying_keep_the_fields_and_find_the_engine(named: StructSpec) -> None:
+def test_pickling_and_copying_keep_the_fields_and_find_the_engine(
+    named: StructSpec, caplog: pytest.LogCaptureFixture
+) -> None:
     for again in (
         pickle.loads(pickle.dumps(named)),
         copy.deepcopy(named),
@@ -57,6 +59,7 @@ def test_pickling_and_copying_keep_the_fields_and_find_the_engine(named: StructS
         assert again.to_dict() == named.to_dict()
         assert again._engine is named._engine
         assert again.chat(ASK).message.content == named.chat(ASK).message.content
+    assert caplog.messages == []
 
 
 def test_a_copys_options_are_its_own(named: StructSpec) -> None:
