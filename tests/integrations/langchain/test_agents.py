@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import wrap_model_call
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -63,13 +64,22 @@ def test_both_strategies_give_the_answer(model: ChatStructSpec, strategy: Any) -
     assert isinstance(said["structured_response"], Answer)
 
 
+@wrap_model_call
+def answer_after_a_call(request: Any, handler: Any) -> Any:
+    """SmolLM2 calls its tools for ever where it may."""
+    is_called = isinstance(request.messages[-1], ToolMessage)
+    settings = {"tool_choice": "none" if is_called else "auto"}
+    return handler(request.override(model_settings=settings))
+
+
 def test_an_agent_may_call_tools_before_its_structured_answer(model: ChatStructSpec) -> None:
-    agent = create_agent(model, [add], response_format=Answer, system_prompt="Use add for sums.")
-    said = agent.invoke({"messages": [("user", "What is 30 + 12?")]}, {"recursion_limit": 25})
+    agent = create_agent(model, [add], response_format=Answer, middleware=[answer_after_a_call])
+    said = agent.invoke({"messages": [("user", "What is 30 + 12?")]})
     assert isinstance(said["structured_response"], Answer)
-    for message in said["messages"]:
-        for call in getattr(message, "tool_calls", ()):
-            assert set(call["args"]) == {"a", "b"}
+    _, call, result, answer = said["messages"]
+    arguments = call.tool_calls[0]["args"]
+    assert result.content == str(arguments["a"] + arguments["b"])
+    assert Answer.model_validate_json(answer.text) == said["structured_response"]
 
 
 async def test_a_graph_of_a_model_and_its_tools_goes_round(model: ChatStructSpec) -> None:
