@@ -18,7 +18,8 @@ except ImportError as error:
     ) from error
 
 import copy
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
 from typing import Any
 
 from llama_index.core.base.llms.types import (
@@ -292,15 +293,17 @@ class StructSpec(StructuredPrediction):
     def _response(self, said: Said) -> ChatResponse:
         return to_response(said, self._name)
 
-    def _responses(self, said: Iterator[Any]) -> ChatResponseGen:
+    def _responses(self, events: Generator[Any, None, None]) -> ChatResponseGen:
         growing = Growing(self._name)
-        for one in said:
-            yield growing.end(one) if isinstance(one, Said) else growing.feed(one)
+        with closing(events):  # who leaves the stream cancels its request at once
+            for one in events:
+                yield growing.end(one) if isinstance(one, Said) else growing.feed(one)
 
-    async def _aresponses(self, said: AsyncIterator[Any]) -> ChatResponseAsyncGen:
+    async def _aresponses(self, events: AsyncGenerator[Any, None]) -> ChatResponseAsyncGen:
         growing = Growing(self._name)
-        async for one in said:
-            yield growing.end(one) if isinstance(one, Said) else growing.feed(one)
+        async with aclosing(events):
+            async for one in events:
+                yield growing.end(one) if isinstance(one, Said) else growing.feed(one)
 
 
 def _requiring(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -204,7 +204,7 @@ async def take_async(runner: Runner, turn: Turn) -> Said:
         prepared = again
 
 
-def stream(runner: Runner, turn: Turn) -> Iterator[MessageEvent | Said]:
+def stream(runner: Runner, turn: Turn) -> Generator[MessageEvent | Said, None, None]:
     """What the model says, as it becomes certain, and behind it the whole; starts at once.
 
     One attempt: what is wrong with it is raised at the end. Closing the iterator cancels it.
@@ -217,7 +217,7 @@ def stream(runner: Runner, turn: Turn) -> Iterator[MessageEvent | Said]:
 
 def _read(
     runner: Runner, turn: Turn, prepared: Any, get: Callable[[], Told]
-) -> Iterator[MessageEvent | Said]:
+) -> Generator[MessageEvent | Said, None, None]:
     reader, is_last = _Reader(runner, turn, prepared), False
     try:
         while not is_last:
@@ -233,7 +233,7 @@ def _read(
             runner.cancel(prepared)
 
 
-async def stream_async(runner: Runner, turn: Turn) -> AsyncIterator[MessageEvent | Said]:
+async def stream_async(runner: Runner, turn: Turn) -> AsyncGenerator[MessageEvent | Said, None]:
     """As `stream`; starts when the first piece is asked for."""
     prepared = _prepare(runner, turn)
     news: asyncio.Queue[Told] = asyncio.Queue()
