@@ -58,6 +58,8 @@ def make_body(
     tells_itself = server.kind == "openai" and held is not None and "strict" in str(held.fields)
     if task.target is not None and not tells_itself:
         messages = show_schema(messages, task.target, task.schema_in_prompt)
+    if held is not None and held.fields.get("response_format") == {"type": "json_object"}:
+        messages = _naming_json(messages)
     body: dict[str, Any] = {
         "model": server.model,
         "messages": [_on_the_wire(message) for message in messages],
@@ -75,6 +77,13 @@ def make_body(
 
 
 _PREDICTING = ("structspec", "openai")
+
+
+def _naming_json(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages that name JSON somewhere: without it OpenAI refuses to write any."""
+    if "json" in compact(messages).lower():
+        return messages
+    return [{"role": "system", "content": "Answer in JSON."}, *messages]
 
 
 def _on_the_wire(message: Mapping[str, Any]) -> dict[str, Any]:

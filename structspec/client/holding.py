@@ -94,7 +94,10 @@ def _strict(schema: Any, name: str) -> Held:
         strict = to_strict(schema)
     except NotStrict:
         gap = "strict mode has no form of this schema"
-        return Held({"response_format": {"type": "json_object"}}, place, gaps=(gap,))
+        kinds = schema.get("type", "object")
+        is_object = "object" in ([kinds] if isinstance(kinds, str) else kinds)
+        fields = {"response_format": {"type": "json_object"}} if is_object else {}
+        return Held(fields, place, gaps=(gap,))
     gaps = tuple(f"{pointer} is not in strict mode" for pointer in strict.dropped)
     fields = _response_format(strict.schema, name)
     return Held(fields, place, JsonUnwrapping if strict.is_wrapped else None, gaps)

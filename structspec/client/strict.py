@@ -41,7 +41,7 @@ class StrictSchema:
 
 
 def to_strict(schema: Mapping[str, Any]) -> StrictSchema:
-    """The nearest strict schema; raises NotStrict for maps, tuples and what may be anything."""
+    """The nearest strict schema; raises NotStrict for maps and what may be anything."""
     dropped: list[str] = []
     definitions = {
         keyword: {
@@ -78,19 +78,33 @@ def _strict(schema: Any, place: str, dropped: list[str]) -> dict[str, Any]:
             ]
             if keyword == "oneOf":
                 dropped.append(below)
-        elif keyword == "items":
+        elif keyword == "items" and "prefixItems" not in schema:
             strict[keyword] = _strict(value, below, dropped)
-        elif keyword not in _SILENT and keyword not in _OBJECT:
+        elif keyword not in _SILENT and keyword not in _OBJECT and keyword != "items":
             dropped.append(below)
     if schema.get("type") == "object":
         strict |= _object(schema, place, dropped)
     elif _OBJECT & schema.keys() or schema.get("$ref") == "#":
         raise NotStrict
-    if schema.get("type") == "array" and ("items" not in schema or "prefixItems" in schema):
-        raise NotStrict
+    if schema.get("type") == "array":
+        strict |= _array(schema, place, dropped)
     if not strict.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
         raise NotStrict  # anything at all
     return strict
+
+
+def _array(schema: Mapping[str, Any], place: str, dropped: list[str]) -> dict[str, Any]:
+    """What a tuple becomes: as many items, each of one of its kinds; which one is where is lost."""
+    if "prefixItems" not in schema:
+        if "items" not in schema:
+            raise NotStrict
+        return {}
+    kinds = schema["prefixItems"]
+    if not kinds or schema.get("minItems") != len(kinds) or schema.get("maxItems") != len(kinds):
+        raise NotStrict
+    below = f"{place}/prefixItems"
+    options = [_strict(one, f"{below}/{index}", dropped) for index, one in enumerate(kinds)]
+    return {"items": {"anyOf": options}}
 
 
 def _object(schema: Mapping[str, Any], place: str, dropped: list[str]) -> dict[str, Any]:

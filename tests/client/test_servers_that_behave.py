@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from enum import Enum
 from typing import Annotated, Any, Literal
 
+import jsonschema
 import pytest
+from hypothesis import given, settings
 from pydantic import BaseModel, Field
 
 from structspec import Grammar, OutputInvalid, StructuralTag, UnsupportedConstraint
@@ -14,6 +17,7 @@ from structspec.client.text_check import check_text
 from structspec.options import resolve_options
 from tests.client.behaving import Behaving
 from tests.client.fakes import PAGES, Blocking
+from tests.client.test_strict import SCHEMAS
 
 KINDS = [*PAGES, "openai"]
 Word = Annotated[str, Field(max_length=4)]
@@ -44,6 +48,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "literal": {"schema": Literal["a", "b", 3]},
     "map": {"schema": Annotated[dict[str, bool], Field(max_length=1)]},
     "tuple": {"schema": tuple[bool, Mood]},
+    "maps": {"schema": Annotated[list[dict[Mood, bool]], Field(max_length=1)]},
+    "anything": {"schema": True, "schema_in_prompt": "never"},
     "any object": {"schema": {"type": "object", "additionalProperties": {"type": "null"}}},
     "regex": {"regex": "[a-c]{2,4}"},
     "choices": {"choices": ["yes", "no", 'per"haps|', "ü\n"]},
@@ -129,3 +135,13 @@ def test_a_stream_conforms_or_ends_in_an_error(kind: str) -> None:
             assert what not in HOLDING[kind]
         else:
             assert conforms(what, text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCHEMAS)
+def test_openai_is_sent_nothing_that_it_refuses(schema: dict[str, Any]) -> None:
+    fake = Behaving("openai")
+    with contextlib.suppress(OutputInvalid):  # of keywords and forms that strict mode lacks
+        result = Blocking(fake).generate_raw("?", schema=schema, max_attempts=1)
+        jsonschema.validate(result.value, schema)
+    assert fake.bodies

@@ -84,3 +84,12 @@ def test_keywords_that_had_to_go_are_named_by_their_place() -> None:
         "#/$defs/x/oneOf",
         "#/$defs/x/oneOf/0/format",
     }
+
+
+def test_a_tuple_becomes_as_many_items_of_any_of_its_kinds() -> None:
+    pair = {"prefixItems": [{"type": "boolean"}, {"type": "integer"}], "minItems": 2, "maxItems": 2}
+    strict = to_strict({"type": "array", **pair})
+    validator = jsonschema.Draft202012Validator(strict.schema["properties"]["value"])
+    assert validator.is_valid([True, 3]) and validator.is_valid([3, True])
+    assert not validator.is_valid([True]) and not validator.is_valid([True, "x"])
+    assert strict.dropped == ["#/prefixItems"]
