@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
 from structspec.client.exchange import UNREACHED, Answer, Ask, Steps
@@ -44,7 +44,7 @@ class Http:
             value: V = done.value
             return value
 
-    async def read(self, answer: Answer) -> AsyncIterator[bytes]:
+    async def read(self, answer: Answer) -> AsyncGenerator[bytes]:
         """The bytes of a streamed answer; the connection is free once this is closed."""
         try:
             async for part in answer.stream.aiter_bytes():

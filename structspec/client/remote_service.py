@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 import weakref
@@ -260,8 +261,9 @@ class RemoteService:
             opened = await self._http.carry_out(ask_streamed(server, prepared.told, retries))
             answer, reader = opened
             request.said = reader.said
-            async for part in self._http.read(answer):
-                listener(Piece(reader.feed(part), events=reader.take_events()))
+            async with contextlib.aclosing(self._http.read(answer)) as parts:
+                async for part in parts:
+                    listener(Piece(reader.feed(part), events=reader.take_events()))
             listener(Piece(reader.finish(), events=reader.take_events()))
         else:
             request.said = await self._http.carry_out(ask_whole(server, prepared.told, retries))

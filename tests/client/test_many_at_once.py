@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -80,6 +82,55 @@ def test_a_blocking_client_may_be_used_where_an_event_loop_runs() -> None:
             return client.generate("a")
 
     assert asyncio.run(main()) == "a"
+
+
+class Parts(httpx2.AsyncByteStream):
+    """The bytes of a stream that goes on for ever; knows when it was closed."""
+
+    def __init__(self, *first: str) -> None:
+        self.first = first
+        self.is_closed = threading.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self.first:
+            yield part.encode()
+        await asyncio.sleep(3600)
+
+    async def aclose(self) -> None:
+        self.is_closed.set()
+
+
+PIECE = 'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
+BROKEN = 'data: {"error": {"message": "gone", "code": "server_error"}}\n\n'
+
+
+def streaming(parts: Parts) -> Client:
+    fake = Fake("vllm")
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        is_get = request.method == "GET"
+        return fake.answer(request) if is_get else httpx2.Response(200, stream=parts)
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    return Client(fake.base_url, http_client=http)
+
+
+def test_a_stream_that_tells_of_an_error_is_closed_at_once() -> None:
+    parts = Parts(PIECE, BROKEN, PIECE)
+    with streaming(parts) as client:
+        with pytest.raises(ServerError, match="gone") as caught:
+            list(client.stream("?"))
+        assert parts.is_closed.wait(30)
+    assert caught.value.text == "a"
+
+
+def test_a_stream_that_nobody_reads_on_is_closed_at_once() -> None:
+    parts = Parts(PIECE)
+    with streaming(parts) as client:
+        pieces = client.stream("?")
+        assert next(pieces) == "a"
+        pieces.close()  # type: ignore[attr-defined]
+        assert parts.is_closed.wait(30)
 
 
 def test_calls_of_one_output_run_together_where_they_are_awaited() -> None:
