@@ -12,6 +12,7 @@ from llama_index.core.program.utils import FlexibleModel
 from llama_index.core.prompts import PromptTemplate
 from pydantic import BaseModel
 
+from structspec import LLM
 from structspec.integrations.llama_index import StructSpec
 from tests.integrations.llama_index.classes import CLASSES, Aliased, Digits
 
@@ -68,21 +69,34 @@ WAYS = (
 )
 
 
+@pytest.fixture(scope="module")
+def predicted(toy_engine: LLM) -> Callable[[type[BaseModel]], Any]:
+    """What the first way gives of a class; asked for once."""
+    found: dict[type[BaseModel], Any] = {}
+
+    def look(kind: type[BaseModel]) -> Any:
+        if kind not in found:
+            llm = StructSpec(engine=toy_engine, temperature=1, additional_kwargs={"seed": 3})
+            (found[kind],) = predict(llm, kind)
+        return found[kind]
+
+    return look
+
+
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("way", WAYS, ids=lambda one: one.__name__)
 def test_what_comes_last_is_a_valid_object_and_what_comes_before_is_flexible(
-    toy: StructSpec, way: Callable[..., list[Any]], kind: type[BaseModel]
+    toy: StructSpec,
+    way: Callable[..., list[Any]],
+    kind: type[BaseModel],
+    predicted: Callable[[type[BaseModel]], Any],
 ) -> None:
     *partial, last = way(toy, kind)
     assert type(last) is kind
     assert kind.model_validate_json(last.model_dump_json(by_alias=True)) == last
     assert all(isinstance(one, FlexibleModel) for one in partial)
-
-
-def test_four_ways_give_the_same_object(toy: StructSpec) -> None:
-    for kind in CLASSES:
-        assert predict(toy, kind) == apredict(toy, kind)
-        assert stream(toy, kind)[-1:] == astream(toy, kind)[-1:] == predict(toy, kind)
+    if way in (apredict, stream, astream):  # the others have another prompt
+        assert last == predicted(kind)
 
 
 def test_partial_objects_have_the_fields_of_the_class(toy: StructSpec) -> None:
