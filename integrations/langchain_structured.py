@@ -6,13 +6,12 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, Literal, get_args
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
-from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import ConfigDict
@@ -159,14 +158,18 @@ def asked_by(method: Method, target: OutputSchema, *, is_any: bool) -> dict[str,
 
 
 def with_raw(
-    bound: Runnable[Any, Any], parser: Runnable[Any, Any]
+    bound: Runnable[Any, Any], parser: StructuredOutputParser
 ) -> Runnable[Any, dict[str, Any]]:
-    """The message and its value, or what was wrong with it, in one dict."""
-    parsed = RunnablePassthrough.assign(
-        parsed=itemgetter("raw") | parser, parsing_error=lambda _: None
-    )
-    failed = RunnablePassthrough.assign(parsed=lambda _: None)
-    return RunnableMap(raw=bound) | parsed.with_fallbacks([failed], exception_key="parsing_error")
+    """The message and its value, or what was wrong with it, in one dict; streams give one too."""
+
+    def parse(said: dict[str, Any]) -> dict[str, Any]:
+        try:
+            value = parser.parse_result([ChatGeneration(message=said["raw"])])
+        except Exception as error:  # whatever a validator of the user's raises is told
+            return {"raw": said["raw"], "parsed": None, "parsing_error": error}
+        return {"raw": said["raw"], "parsed": value, "parsing_error": None}
+
+    return RunnableMap(raw=bound) | RunnableLambda(parse)
 
 
 class StructuredOutputParser(BaseTransformOutputParser[Any]):

@@ -193,7 +193,7 @@ def test_what_a_validator_refuses_is_drawn_again(model: ChatStructSpec) -> None:
         number: Annotated[int, Field(ge=1, le=99), AfterValidator(odd)]
 
     asked = model.with_structured_output(Odd, max_attempts=20, seed=1)
-    assert asked.invoke("Write the number 4.").number % 2 == 1
+    assert asked.invoke("Say a number.").number % 2 == 1
 
 
 def test_a_refusal_that_stays_is_an_error_with_text_and_usage(model: ChatStructSpec) -> None:
