@@ -146,11 +146,17 @@ class NativeTokenizer:
 class NativeMatcher:
     """A matcher of the C interface; freed with this object."""
 
-    __slots__ = ("__weakref__", "handle")
+    __slots__ = ("__weakref__", "_free", "handle")
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
-        weakref.finalize(self, library().llg_free_matcher, handle).atexit = False
+        self._free = weakref.finalize(self, library().llg_free_matcher, handle)
+        self._free.atexit = False
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether what it stands for is gone: to be used no more."""
+        return not self._free.alive
 
     def copy(self) -> NativeMatcher:
         """One that shares nothing with this."""

@@ -67,6 +67,7 @@ class Claim:
 
     def give(self, follower: Follower) -> None:
         """Have this follower from now on."""
+        self._pool.given.add(follower)
         _in_use.append(None)
         self.follower, self.is_queued = follower, False
 
@@ -74,6 +75,7 @@ class Claim:
         """Have no follower any more; which it was."""
         follower, self.follower = self.follower, None
         assert follower is not None
+        self._pool.given.discard(follower)
         _in_use.pop()
         return follower
 
@@ -95,6 +97,9 @@ class FollowerPool:
         self._template: Template | None = None
         self._ready: deque[Follower] = deque()
         self._used: deque[Follower] = deque()
+        # held here too: a follower that is only reached from a request in a cycle would be freed
+        # with it, and come back to life when its claim ends
+        self.given: set[Follower] = set()
         self._queue: deque[weakref.ref[Claim]] = deque()
         self._num_expected = 0
         self._least_expected = 0  # since

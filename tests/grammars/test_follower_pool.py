@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -276,3 +277,23 @@ def test_many_threads_may_expect_claim_and_drop_at_once():
         for future in [threads.submit(use) for _ in range(4)]:
             future.result()
     assert wrong == []
+
+
+def test_the_follower_of_a_request_in_a_cycle_lives_on_when_the_cycle_is_collected():
+    """The collector frees what hangs on weak references before it lets anything say farewell."""
+    pool = pool_of(threads := Later())
+    pool.expect()
+    pool.expect()
+    threads.work()
+    claim = pool.claim()
+    follower = claim.follower
+    handle = follower.handle
+    cycle = [claim]
+    cycle.append(cycle)
+    del claim, follower, cycle
+    gc.collect()
+    pool.expect()
+    threads.work()
+    again = [pool.claim().follower for _ in range(2)]
+    assert handle in [follower.handle for follower in again]
+    assert not any(follower.library.is_freed for follower in again)
