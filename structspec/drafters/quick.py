@@ -88,7 +88,7 @@ class QuickDrafter:
         if isinstance(seen, Exception):  # its request fails when its rows are filled
             walk.num_slots = 0
             return
-        certain = up_to_stop(seen.certain, self._stop_token_ids)
+        certain = up_to_stop(seen.certain, self._stop_token_ids) if _may_force(walk) else ()
         if not scheduled.may_guess:  # those before may still be on their way
             certain = certain[_num_unseen(scheduled) :]
         num_taken = max(0, seen.num_taken - len(walk.token_ids))
@@ -98,10 +98,12 @@ class QuickDrafter:
 def _look(scheduled: ScheduledRequest, walk: Walk, guesses: Sequence[int]) -> Look:
     assert walk.matcher is not None
     known = [*walk.token_ids, *guesses]
-    limit = len(known)
-    if "forced" in walk.request.params.speculation.chain:
-        limit = walk.num_slots if scheduled.may_guess else walk.num_slots + _num_unseen(scheduled)
+    limit = walk.num_slots + _num_unseen(scheduled) if _may_force(walk) else len(known)
     return Look(walk.matcher, known, limit)
+
+
+def _may_force(walk: Walk) -> bool:
+    return "forced" in walk.request.params.speculation.chain
 
 
 def _num_unseen(scheduled: ScheduledRequest) -> int:

@@ -118,6 +118,13 @@ def test_a_matcher_that_fails_costs_its_own_request_the_draft_and_no_other():
     assert result.token_ids == [[], [*b"abc", STOP]]
 
 
+def in_haste(vocabulary, config=CONFIG):
+    """A drafter that never has time for walks."""
+    drafter = HybridDrafter(vocabulary, config, lambda num_rows: 0.0)
+    drafter._haste._walk_seconds = 1.0
+    return drafter
+
+
 VOCABULARIES = {"bytes": BYTES, "words": words_vocabulary("ab", "ba", "aab", "bbb")}
 TEXTS = st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=4)
 
@@ -135,6 +142,7 @@ def test_laws_of_every_drafter(kind, texts, prompt, slots, data):
 
     for drafter in (
         HybridDrafter(vocabulary, CONFIG),
+        in_haste(vocabulary),
         ForcedDrafter(vocabulary),
         NgramDrafter(CONFIG),
     ):

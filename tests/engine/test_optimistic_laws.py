@@ -137,7 +137,12 @@ def write(
     scheduler = Scheduler(config, blocks, vocabulary, MAX_LEN, draws_early=is_optimistic)
     engine = Engine(
         scheduler,
-        HybridDrafter(vocabulary, config.speculative),
+        # with a seed there is now time to walk requests, and now none
+        HybridDrafter(
+            vocabulary,
+            config.speculative,
+            None if seed is None else lambda _: source.choice([0.0, 1e9]),
+        ),
         parts.runner,
         Masker(vocabulary),
         parts.sampler,
