@@ -7,7 +7,8 @@ its own is told of them in a system message, and shown its calls and their resul
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from structspec.constraint import Envelope
@@ -78,10 +79,16 @@ def _describe(tools: Sequence[Mapping[str, Any]], envelope: Envelope) -> str:
         for tool in functions
     ]
     # with a real name: small models copy what they see
-    names = (functions[0].get("parameters") or {}).get("properties", {})
-    arguments = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: …" for name in names)
+    names = map(partial(json.dumps, ensure_ascii=False), _names_of(functions[0].get("parameters")))
+    arguments = ", ".join(f"{name}: …" for name in names)
     form = _write(functions[0]["name"], f"{{{arguments}}}", envelope)
     return "\n".join(["You can call these tools:", *lines, f"A call is written like {form}"])
+
+
+def _names_of(parameters: object) -> Iterable[str]:
+    """Of a tool's arguments; whoever compiles the schema says what is wrong with it."""
+    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
+    return properties if isinstance(properties, Mapping) else ()
 
 
 def _as_text(message: Message, envelope: Envelope) -> dict[str, Any]:

@@ -115,6 +115,15 @@ def test_a_bar_is_shown_where_it_is_asked_for(
     assert "2/2" in shown.err and "1 failed" in shown.err and shown.out == ""
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """As on a terminal: what a shell starts in the background ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_a_batch_and_leaves_nothing_running(tiny: LLM) -> None:
     main = threading.get_ident()
 

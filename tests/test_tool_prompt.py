@@ -41,3 +41,19 @@ def test_calls_are_told_in_a_text_that_the_grammar_would_have_had_written(
     matcher = COMPILED.matcher()
     assert all(map(matcher.accept, told[-1]["content"].encode()))
     assert matcher.accept(STOP)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(json_values, json_values)
+def test_tools_are_told_whatever_stands_where_their_schema_should(
+    parameters: object, properties: object
+) -> None:
+    for one in (parameters, {"type": "object", "properties": properties}):
+        tool = {"name": "f", "parameters": one}
+        assert '"f"' in tell_tools([], [tool], "json")[0]["content"]
