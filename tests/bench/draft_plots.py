@@ -15,7 +15,7 @@ from typing import Any
 from tests.bench.gpu_svg import COLOURS, Panel, page
 
 _KINDS = ("copy", "agent loop", "tool calls", "16 schemas", "extraction", "code edit", "chat")
-_WIDTH, _HEIGHT, _GAP, _COLUMNS = 300, 200, 70, 3
+_WIDTH, _HEIGHT, _GAP, _COLUMNS = 290, 200, 110, 3
 _HEADROOM = 1.1
 Figure = dict[str, Any]  # plain values that were read as JSON
 
