@@ -24,8 +24,9 @@ from structspec.engine.cost_model import CostModel
 from structspec.request import Request
 from structspec.speculative_config import BatchSizeRange
 
-# from about as many as there are to none; close together where sure guesses are few or many
-_THRESHOLDS = np.concatenate((np.geomspace(1e-3, 0.4, 12), 0.97 ** np.arange(29, -1, -1.0)))
+# from as many as there are, where rows cost nothing, to none; close together where sure guesses
+# are few or many
+_THRESHOLDS = np.concatenate((np.geomspace(1e-6, 0.4, 18), 0.97 ** np.arange(29, -1, -1.0)))
 _PERIOD = 16  # steps for which what was chosen is kept
 _KEPT = 0.95  # of what a request's guesses showed, with each later draft of it
 _KEPT_OF_ALL = 0.995

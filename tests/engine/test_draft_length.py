@@ -200,3 +200,9 @@ def test_only_guesses_up_to_the_first_that_fails_tell_how_likely_they_are() -> N
     assert verified([("forced", 3), ("ngram", 4)], 5) == (2, 3)
     assert verified([("forced", 3), ("ngram", 4)], 2) == (0, 0)
     assert verified([("ngram", 2), ("forced", 3), ("suffix", 2)], 5) == (2, 3)
+
+
+def test_where_rows_cost_nothing_all_that_may_be_is_guessed_from_the_first_step_on() -> None:
+    lengths = AdaptiveLengths(CostModel(FLAT))
+    request = Request(0, [0], SamplingParams(), 100)
+    assert lengths.choose([request], MOST) == [MOST]
