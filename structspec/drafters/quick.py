@@ -43,8 +43,14 @@ class QuickDrafter:
             (one, walk) for one, walk in zip(requests, walks, strict=True) if walk.num_free > 0
         ]
         for _ in range(_NUM_ROUNDS):
+            lengths = [len(walk.token_ids) for _, walk in pairs]
             self._look(pairs, self._guess(pairs))
-            pairs = [(one, walk) for one, walk in pairs if one.may_guess and walk.num_guesses > 0]
+            pairs = [
+                (one, walk)
+                for (one, walk), length in zip(pairs, lengths, strict=True)
+                # where nothing was found there is nothing new to find
+                if one.may_guess and walk.num_guesses > 0 and len(walk.token_ids) > length
+            ]
             if not pairs:
                 return
 
@@ -88,11 +94,17 @@ class QuickDrafter:
         if isinstance(seen, Exception):  # its request fails when its rows are filled
             walk.num_slots = 0
             return
-        certain = up_to_stop(seen.certain, self._stop_token_ids) if _may_force(walk) else ()
+        num_taken = seen.num_taken - len(walk.token_ids)
+        if num_taken < 0:  # of what was certain before: what is certain now stands elsewhere
+            return
+        source, guesses = guess[0], guess[1][:num_taken]
+        certain: Sequence[int] = ()
+        has_ended = bool(guesses) and guesses[-1] in self._stop_token_ids
+        if _may_force(walk) and not has_ended:
+            certain = up_to_stop(seen.certain, self._stop_token_ids)
         if not scheduled.may_guess:  # those before may still be on their way
             certain = certain[_num_unseen(scheduled) :]
-        num_taken = max(0, seen.num_taken - len(walk.token_ids))
-        walk.put(guess[0], guess[1][:num_taken], certain)
+        walk.put(source, guesses, certain)
 
 
 def _look(scheduled: ScheduledRequest, walk: Walk, guesses: Sequence[int]) -> Look:

@@ -100,6 +100,27 @@ def test_one_that_has_to_be_masked_guesses_nothing():
     assert draft(request).token_ids == [[*b"ab"]]  # certain
 
 
+def test_behind_a_stop_token_nothing_is_drafted_though_no_other_may_follow():
+    request = constrained(["ab", "ac"], written="a")
+    request.prediction_token_ids = [*b"ab", STOP, *b"a"]
+    assert draft(request).token_ids == [[ord("b"), STOP]]
+
+
+def test_where_nothing_was_found_it_is_not_looked_for_again():
+    request, looks = constrained(["abcd", "abce"], prompt="abcx", written="abc"), []
+    find_certain = request.matcher.forced_tokens
+    request.matcher.forced_tokens = lambda limit: looks.append(limit) or find_certain(limit)
+    assert draft(request).token_ids == [[]]
+    assert len(looks) == 1
+
+
+def test_what_is_certain_elsewhere_is_not_drafted():
+    """A look may want forced text spelled otherwise from its middle on, as rows do there."""
+    request = constrained(["abcz", "abdz"], prompt="0axc-0")
+    request.matcher.forced_tokens = lambda limit: [7] if request.matcher.token_ids else [*b"ax"]
+    assert draft(request).token_ids == [[*b"ax"]]
+
+
 def test_a_request_whose_last_token_is_on_its_way_is_drafted_what_is_certain_behind_it():
     request = constrained(["abcdef"], written="a")
     request.num_unseen = 2  # `b` and `c` are being sampled
@@ -123,15 +144,17 @@ def test_guesses_keep_to_what_a_request_may_guess():
 @given(
     texts=st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=4),
     prompt=st.text("ab", max_size=9),
+    expected=st.lists(st.sampled_from([*b"ab", STOP]), max_size=9),
     slots=st.integers(0, 8),
     data=st.data(),
 )
-def test_laws(texts, prompt, slots, data):
+def test_laws(texts, prompt, expected, slots, data):
     requests = []
     for index in range(data.draw(st.integers(1, 3))):
         text = data.draw(st.sampled_from(texts))
         written = text[: data.draw(st.integers(0, len(text)))]
         requests.append(constrained(texts, prompt, written, index))
+        requests[-1].prediction_token_ids = expected
     before = [list(request.matcher.token_ids) for request in requests]
     found = draft(*requests, config=SpeculativeConfig(), num_draft_slots=slots)
     for request, token_ids, tokens, certain, forced, sources in zip(
@@ -148,6 +171,7 @@ def test_laws(texts, prompt, slots, data):
         tokens = list(tokens)
         assert tokens[:certain] == request.matcher.forced_tokens(certain)
         assert all(forced[:certain])
+        assert STOP not in tokens[:-1]
         for token_id, is_forced in zip(tokens, forced, strict=True):
             if is_forced:
                 assert request.matcher.forced_tokens(1) == [token_id]
