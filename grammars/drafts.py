@@ -90,11 +90,13 @@ def look_each(looks: Sequence[Look]) -> list[Seen | Exception]:
 def look_beyond(look: Look) -> Seen | Exception:
     """What one matcher takes of its guesses, and what is certain behind; it is left as it was."""
     matcher, guesses, limit = look
+    num_taken = 0
     try:
-        num_taken = sum(1 for _ in takewhile(matcher.accept, guesses[:limit]))
         try:
+            while num_taken < min(len(guesses), limit) and matcher.accept(guesses[num_taken]):
+                num_taken += 1
             return Seen(num_taken, matcher.forced_tokens(limit - num_taken))
-        finally:
+        finally:  # also where it failed: it may be well but for what was asked
             matcher.rollback(num_taken)
     except Exception as error:
         return error
