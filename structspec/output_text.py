@@ -66,6 +66,11 @@ class OutputText:
         return piece.decode("utf-8", "replace")
 
     @property
+    def has_begun(self) -> bool:
+        """Whether any of it has been handed out."""
+        return self._num_taken > 0
+
+    @property
     def text(self) -> str:
         """The whole text so far."""
         return self._data.decode("utf-8", "replace")

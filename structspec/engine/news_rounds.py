@@ -26,7 +26,6 @@ class NewsRounds:
     ) -> None:
         self._piece_s = 1 / max_pieces_per_second if max_pieces_per_second else 0.0
         self._clock = clock
-        self._begun: set[Request] = set()  # those that were told of, and have not ended
         self._waiting: dict[Request, None] = {}
         self._next_round = 0.0
 
@@ -38,9 +37,7 @@ class NewsRounds:
             told, self._waiting = list(self._waiting), {}
             self._next_round = now + self._piece_s * len(told)
         else:
-            told = [one for one in news if one.is_finished or one not in self._begun]
+            told = [one for one in news if one.is_finished or not one.is_told]
             for request in told:
                 del self._waiting[request]
-        self._begun.update(told)
-        self._begun.difference_update([one for one in told if one.is_finished])
         return told
