@@ -63,7 +63,7 @@ class QuickDrafter:
             other = self._others(walk)
             if other is not None:
                 guesses[index] = other
-            elif "ngram" in walk.request.params.speculation.chain:
+            elif _may_look_up(walk):
                 asked.append(index)
         places = [
             (walk.request, walk.token_ids, walk.num_guesses)
@@ -112,6 +112,12 @@ def _look(scheduled: ScheduledRequest, walk: Walk, guesses: Sequence[int]) -> Lo
     known = [*walk.token_ids, *guesses]
     limit = walk.num_slots + _num_unseen(scheduled) if _may_force(walk) else len(known)
     return Look(walk.matcher, known, limit)
+
+
+def _may_look_up(walk: Walk) -> bool:
+    """Free text is not looked up behind what is drafted already: more would seldom hold."""
+    is_behind = walk.matcher is None and bool(walk.token_ids)
+    return "ngram" in walk.request.params.speculation.chain and not is_behind
 
 
 def _may_force(walk: Walk) -> bool:

@@ -100,6 +100,16 @@ def test_one_that_has_to_be_masked_guesses_nothing():
     assert draft(request).token_ids == [[*b"ab"]]  # certain
 
 
+@settings(deadline=None)
+@given(prompt=st.text("ab", min_size=1, max_size=12), slots=st.integers(0, 8))
+def test_free_text_that_is_sure_is_drafted_as_by_walks(prompt, slots):
+    request = start(BYTES, prompt=prompt)
+    walked = HybridDrafter(BYTES, CONFIG).propose(batch_of(request, num_draft_slots=slots))
+    has_sure_match = prompt[-3:] in prompt[:-1] and len(prompt) > 3
+    expected = list(walked.token_ids[0]) if has_sure_match else []
+    assert list(draft(request, num_draft_slots=slots).token_ids[0]) == expected
+
+
 def test_behind_a_stop_token_nothing_is_drafted_though_no_other_may_follow():
     request = constrained(["ab", "ac"], written="a")
     request.prediction_token_ids = [*b"ab", STOP, *b"a"]
