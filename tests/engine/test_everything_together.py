@@ -7,6 +7,7 @@ the logits as docs/logits.md changes them.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -180,7 +181,11 @@ PACES = {
 
 def make_toy(config: EngineConfig, pace: str | None, seed: int) -> ToyEngine:
     """The plain engine, or with a pace one of the GPU's sampler that runs ahead."""
-    drafter = make_drafter(VOCABULARY, config.speculative)
+    # now there is time to walk requests, and now none
+    chance = random.Random(seed)
+    drafter = make_drafter(
+        VOCABULARY, config.speculative, step_seconds=lambda _: chance.choice([0.0, 1e9])
+    )
     if pace is None:
         return ToyEngine(config, drafter, masker=Masker(VOCABULARY))
     last = torch.zeros(400, dtype=torch.int64)
