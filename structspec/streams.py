@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar, Unpack, overload
 
 from structspec.errors import GenerationError
 from structspec.generation import Generation
 from structspec.options import GenerateOptions, OtherOptions
 from structspec.partial_values import PartialItems, PartialValues
+from structspec.priming import primed
 from structspec.prompts import Prompt
 from structspec.results import texts_of
 from structspec.runner import Runner, Told
@@ -79,16 +80,17 @@ class Streams:
         prepared = self._service.prepare(prompt, self._service.resolve(options))
         news: queue.SimpleQueue[Told] = queue.SimpleQueue()
         self._service.start(prepared, news.put, is_streamed=True)
-        return self._read(prepared, news, take)
+        return primed(self._read(prepared, news, take))
 
     def _read(
         self,
         prepared: Any,
         news: queue.SimpleQueue[Told],
         take: Callable[[str | Generation], Iterable[T]],
-    ) -> Iterator[T]:
+    ) -> Generator[T | None]:
         is_finished = False
         try:
+            yield None
             while not is_finished:
                 item = news.get()
                 is_finished = item.is_last

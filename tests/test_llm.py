@@ -131,11 +131,14 @@ def test_an_invalid_item_ends_its_stream_with_what_was_used(llm: LLM):
     assert caught.value.usage is not None and caught.value.usage.completion_tokens > 0
 
 
-def test_closing_a_stream_early_cancels_its_request(llm: LLM):
-    stream = llm.stream("Write a long story.", max_tokens=500)
-    next(stream)
+@pytest.mark.parametrize("is_begun", [True, False], ids=["begun", "unread"])
+def test_closing_a_stream_early_cancels_its_request(llm: LLM, is_begun: bool):
+    stream = llm.stream("Write a long story.", max_tokens=500, ignore_eos=True)
+    if is_begun:
+        next(stream)
     stream.close()  # type: ignore[attr-defined]
     assert llm.generate(ADA, schema=Person).name == "Ada Lovelace"
+    assert llm.metrics().num_requests_running == 0
 
 
 def test_results_of_a_batch_are_told_as_they_finish(llm: LLM):

@@ -28,6 +28,7 @@ from structspec.generation import Generation
 from structspec.grammars.envelopes import ENVELOPES
 from structspec.grammars.tools import tools_of
 from structspec.options import GenerateOptions, Task
+from structspec.priming import primed
 from structspec.prompting import show_schema
 from structspec.request import Request
 from structspec.runner import Runner, Told
@@ -212,14 +213,15 @@ def stream(runner: Runner, turn: Turn) -> Generator[MessageEvent | Said, None, N
     prepared = _prepare(runner, turn)
     news: queue.SimpleQueue[Told] = queue.SimpleQueue()
     runner.start(prepared, news.put, is_streamed=True)
-    return _read(runner, turn, prepared, news.get)
+    return primed(_read(runner, turn, prepared, news.get))
 
 
 def _read(
     runner: Runner, turn: Turn, prepared: Any, get: Callable[[], Told]
-) -> Generator[MessageEvent | Said, None, None]:
+) -> Generator[MessageEvent | Said | None, None, None]:
     reader, is_last = _Reader(runner, turn, prepared), False
     try:
+        yield None
         while not is_last:
             told = get()
             is_last = told.is_last

@@ -141,10 +141,12 @@ def test_earlier_calls_are_told_in_words_where_the_template_knows_none(
     assert '"city": "Ur"' in messages[-2]["content"] and "sunny" in messages[-1]["content"]
 
 
-def test_leaving_a_stream_cancels_its_request(runner: Any) -> None:
+@pytest.mark.parametrize("is_begun", [True, False], ids=["begun", "unread"])
+def test_leaving_a_stream_cancels_its_request(runner: Any, is_begun: bool) -> None:
     turn = make_turn(runner, ASK, {"max_tokens": 2000, "ignore_eos": True})
     events = stream(runner, turn)
-    next(events)
-    events.close()  # type: ignore[attr-defined]
+    if is_begun:
+        next(events)
+    events.close()
     take(runner, turn_of(runner, "schema"))  # by then the engine has heard of it
     assert runner.metrics().num_requests_running == 0
