@@ -80,7 +80,8 @@ def _call(given: Any, param: str) -> dict[str, Any]:
         raise refuse(f"{param} must have a function with a name", f"{param}.function")
     arguments = function.get("arguments")
     if isinstance(arguments, str):
-        with contextlib.suppress(ValueError):  # an answer cut short, sent back: shown as it is
+        # an answer cut short, or too deep to read, sent back: shown as it is
+        with contextlib.suppress(ValueError, RecursionError):
             arguments = json.loads(arguments or "{}")
     return {
         "id": given.get("id") or "",
