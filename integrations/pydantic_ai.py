@@ -19,15 +19,18 @@ except ImportError as error:
         f"{error}; to use structspec with pydantic-ai: pip install 'structspec-sdk[pydantic-ai]'"
     ) from error
 
+from structspec.client.settings import api_url
+
 DEFAULT_BASE_URL = "http://127.0.0.1:8000/v1"
 
 
 class StructSpecProvider(OpenAICompatibleProvider):
     """Where a structspec server listens, for OpenAIChatModel and OpenAIResponsesModel.
 
-    `base_url` ends in /v1 and comes from STRUCTSPEC_BASE_URL where it is not given, else it is what
-    `structspec serve` takes by itself; `api_key` from STRUCTSPEC_API_KEY. A client of one's own
-    (`openai_client=` or `http_client=`) is passed on; with the former there is nothing else to say.
+    `base_url`, to which /v1 is added where it has no path, comes from STRUCTSPEC_BASE_URL where it
+    is not given, else it is what `structspec serve` takes by itself; `api_key` from
+    STRUCTSPEC_API_KEY. A client of one's own (`openai_client=` or `http_client=`) is passed on;
+    with the former there is nothing else to say.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class StructSpecProvider(OpenAICompatibleProvider):
     ) -> None:
         if clients.get("openai_client") is None:
             base_url = base_url or os.environ.get("STRUCTSPEC_BASE_URL") or DEFAULT_BASE_URL
+            base_url = api_url(base_url)
             api_key = api_key or os.environ.get("STRUCTSPEC_API_KEY")
         super().__init__(
             "structspec", base_url=base_url, api_key=api_key, profile=profile_of, **clients

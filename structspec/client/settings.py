@@ -12,6 +12,17 @@ from structspec.errors import InvalidRequest
 _KEY = "STRUCTSPEC_API_KEY"
 
 
+def api_url(base_url: str) -> str:
+    """Where OpenAI's API is: below `/v1` of a URL without a path; raises InvalidRequest."""
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidRequest(
+            f"base_url must be a URL as http://localhost:8000/v1, not {base_url!r}"
+        )
+    path = parts.path.rstrip("/") or "/v1"
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """Where, with which key, and how patiently.
@@ -27,13 +38,7 @@ class ClientSettings:
     max_concurrency: int
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidRequest(
-                f"base_url must be a URL as http://localhost:8000/v1, not {self.base_url!r}"
-            )
-        path = parts.path.rstrip("/") or "/v1"
-        object.__setattr__(self, "base_url", f"{parts.scheme}://{parts.netloc}{path}")
+        object.__setattr__(self, "base_url", api_url(self.base_url))
         check_integers(self, 0, "max_retries")
         check_integers(self, 1, "max_concurrency")
         if not self.timeout_s > 0:

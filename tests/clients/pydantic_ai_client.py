@@ -47,6 +47,12 @@ async def a_plain_output_type_is_held_by_the_grammar(url: str) -> None:
 
 
 @check
+async def a_url_without_a_path_is_that_of_the_api(url: str) -> None:
+    provider = StructSpecProvider(url.removesuffix("/v1"))
+    assert provider.base_url.rstrip("/") == url.rstrip("/")
+
+
+@check
 async def tool_and_native_output_are_valid_at_once_with_any_provider(url: str) -> None:
     for provider in (StructSpecProvider(url), OpenAIProvider(base_url=url, api_key="none")):
         for kind in KINDS:
