@@ -24,12 +24,13 @@ from langchain_core.utils import from_env, secret_from_env
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, model_validator
 
+from structspec.chat.engines import Engine, check_engine, model_of
 from structspec.chat.messages import read_messages
 from structspec.chat.turns import make_turn
 from structspec.config import EngineConfig
 from structspec.errors import InvalidRequest
 from structspec.integrations.langchain_call import Call, read_wanted
-from structspec.integrations.langchain_engine import Engine, Engines, EngineSettings
+from structspec.integrations.langchain_engine import Engines, EngineSettings
 from structspec.integrations.langchain_messages import PROVIDER, to_openai
 from structspec.integrations.langchain_options import CallOptions, read_choice, refuse_unknown
 from structspec.integrations.langchain_structured import (
@@ -94,11 +95,26 @@ class ChatStructSpec(BaseChatModel, CallOptions):
             return given
         if given.get("base_url"):
             raise InvalidRequest("engine= and base_url= contradict each other; pass one")
-        runs, asked = engine._service.model_name, given.get("model") or given.get("model_name")
-        if asked is not None and runs is not None and asked != runs:
-            raise InvalidRequest(f"engine= runs {runs!r}, no model {asked!r}: leave model= out")
+        asked = given.get("model") or given.get("model_name")
+        runs = model_of(check_engine(engine, asked))
         rest = {name: value for name, value in given.items() if name != "model_name"}
         return {**rest, "model": runs or asked, "base_url": None}
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> ChatStructSpec:
+        """An object of its own over the same engine."""
+        memo = {} if memo is None else memo
+        memo[id(self.engine)] = self.engine
+        copied: ChatStructSpec = super().__deepcopy__(memo)
+        return copied
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """What pickle stores; raises InvalidRequest where an engine cannot be found again."""
+        if self.engine is not None:
+            raise InvalidRequest(
+                "an engine cannot be pickled: leave engine= out and name a model= or base_url=,"
+                " which copies find again"
+            )
+        return super().__getstate__()
 
     @property
     def _llm_type(self) -> str:

@@ -6,17 +6,14 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from structspec.async_llm import AsyncLLM
+from structspec.chat.engines import Engine
 from structspec.chat.shared_llm import shared_llm
 from structspec.client.sync_client import Client
 from structspec.config import EngineConfig
 from structspec.errors import InvalidRequest
-from structspec.llm import LLM
 from structspec.models.loading import DType
 from structspec.runner import Runner
 from structspec.service import Service
-
-Engine = LLM | AsyncLLM | Client
 
 
 @dataclass(frozen=True, slots=True)

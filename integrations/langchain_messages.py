@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
 from structspec.call_reader import AnswerText, ArgumentsText, CallBegins
+from structspec.chat.call_ids import new_call_id
 from structspec.chat.events import MessageEvent, ReasoningText
 from structspec.chat.turns import Said
 from structspec.errors import GenerationError, InvalidRequest, Truncated
@@ -170,11 +170,6 @@ def _usage(usage: Usage, generation: Generation | None = None) -> UsageMetadata:
         input_token_details=InputTokenDetails(cache_read=min(num_cached, usage.prompt_tokens)),
         output_token_details=OutputTokenDetails(reasoning=usage.reasoning_tokens),
     )
-
-
-def new_call_id() -> str:
-    """Nine letters and digits: what the templates of some families insist on."""
-    return secrets.token_hex(5)[:9]
 
 
 def to_chunk(event: MessageEvent | Said, model_name: str) -> AIMessageChunk:

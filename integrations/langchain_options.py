@@ -8,16 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from structspec.chat.standing_options import heeded
 from structspec.constraint import JsonStyle, PropertyOrder
 from structspec.errors import InvalidRequest
-from structspec.options import CONSTRAINT_FIELDS, OF_CONSTRAINTS
 from structspec.prompting import SchemaInPrompt
 from structspec.reasoning import Reasoning
 from structspec.request import LogprobsMode
 from structspec.settings import BackendName, OnUnsupported
 from structspec.speculation import Speculation
-
-_OF_SCHEMAS = ("style", "property_order", "closed", "schema_in_prompt")
 
 
 class CallOptions(BaseModel):
@@ -55,7 +53,7 @@ class CallOptions(BaseModel):
     def options(
         self,
         given: Mapping[str, Any],
-        stop: Sequence[str] | None,
+        stop: str | Sequence[str] | None,
         *,
         has_tools: bool = False,
         is_all: bool = False,
@@ -65,17 +63,14 @@ class CallOptions(BaseModel):
         With `is_all` all of them, whatever they mean.
         """
         own = {name: getattr(self, name) for name in CallOptions.model_fields}
-        if given.get("schema") is None and not is_all:
-            own |= dict.fromkeys(_OF_SCHEMAS)
-        is_free = all(given.get(name) is None for name in CONSTRAINT_FIELDS)
-        if is_free and not has_tools and not is_all:
-            own |= dict.fromkeys(OF_CONSTRAINTS)
         if stop:
-            own["stop"] = [*_as_list(own["stop"]), *stop]
-        return {name: value for name, value in {**own, **given}.items() if value is not None}
+            own["stop"] = [*_as_list(own["stop"]), *_as_list(stop)]
+        if is_all:
+            return {name: value for name, value in {**own, **given}.items() if value is not None}
+        return heeded(own, given, has_tools=has_tools)
 
 
-def _as_list(stop: str | list[str] | None) -> list[str]:
+def _as_list(stop: str | Sequence[str] | None) -> list[str]:
     return [stop] if isinstance(stop, str) else [*(stop or ())]
 
 

@@ -41,11 +41,11 @@ from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.llms.loading import RECOGNIZED_LLMS
 from llama_index.core.tools.types import BaseTool
 
+from structspec.chat.engines import Engine, check_engine
 from structspec.chat.messages import read_messages
+from structspec.chat.standing_options import check_standing, heeded
 from structspec.chat.turns import Said, Turn, make_turn, stream, stream_async, take, take_async
 from structspec.integrations.llama_index_engine import (
-    Engine,
-    check_engine,
     context_window_of,
     make_engine,
     refuse_unknown,
@@ -60,7 +60,6 @@ from structspec.integrations.llama_index_tools import (
     to_choice,
     to_tools,
 )
-from structspec.options import GenerateOptions, resolve_options
 from structspec.runner import Runner
 from structspec.service import DEFAULT_MAX_TOKENS
 
@@ -96,10 +95,10 @@ class StructSpec(StructuredPrediction):
         """Raises InvalidRequest for unknown fields and options, and what LLM and Client do."""
         refuse_unknown(fields, set(type(self).model_fields))
         super().__init__(model=model, **fields)
-        resolve_options(self._options())  # what is wrong with them is told at once
+        check_standing(self._options)  # what is wrong with them is told at once
         if engine is None:
             engine = make_engine(model, self.base_url, self.api_key)
-        self._given = check_engine(engine)
+        self._given = check_engine(engine, model)
 
     @classmethod
     def class_name(cls) -> str:
@@ -272,10 +271,10 @@ class StructSpec(StructuredPrediction):
         name = self.model or getattr(self._runner, "model_name", None)
         return name or "structspec"
 
-    def _options(self, **of_call: Any) -> GenerateOptions:
+    @property
+    def _options(self) -> dict[str, Any]:
         given = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        options: Any = {**given, **self.additional_kwargs, **of_call}
-        return options
+        return {**given, **self.additional_kwargs}
 
     def _turn(self, messages: Sequence[ChatMessage], kwargs: Mapping[str, Any]) -> Turn:
         given = {name: value for name, value in kwargs.items() if value is not None}
@@ -283,7 +282,8 @@ class StructSpec(StructuredPrediction):
         choice = to_choice(given.pop("tool_choice", None), is_required=False)
         parallel = given.pop("parallel_tool_calls", None)
         told = read_messages(to_messages(messages, self.system_prompt), "messages")
-        options = self._options(**given)
+        may_call = bool(tools) and choice != "none"
+        options: Any = heeded(self._options, given, has_tools=may_call)
         return make_turn(self._runner, told, options, tools, choice, parallel=parallel)
 
     def _asked(self, prompt: str, formatted: bool) -> list[ChatMessage]:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from structspec.async_llm import AsyncLLM
+from structspec.chat.engines import Engine
 from structspec.chat.shared_llm import shared_llm
 from structspec.client.remote_service import RemoteService
 from structspec.client.sync_client import Client
 from structspec.errors import InvalidRequest
-from structspec.llm import LLM
 from structspec.service import Service
-
-Engine = LLM | AsyncLLM | Client
 
 
 def make_engine(model: str | None, base_url: str | None, api_key: str | None) -> Engine:
@@ -26,13 +22,6 @@ def make_engine(model: str | None, base_url: str | None, api_key: str | None) ->
             "which model? StructSpec takes model=, a server as base_url=, or engine=LLM(...)"
         )
     return shared_llm(model)
-
-
-def check_engine(engine: Any) -> Engine:
-    """What was given as one; raises InvalidRequest for what cannot be."""
-    if not isinstance(engine, Engine):
-        raise InvalidRequest(f"engine= must be an LLM, AsyncLLM or Client, not {engine!r}")
-    return engine
 
 
 def context_window_of(engine: Engine) -> int | None:

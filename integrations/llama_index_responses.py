@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from llama_index.core.base.llms.types import (
 )
 
 from structspec.call_reader import AnswerText, ArgumentsText, CallBegins
+from structspec.chat.call_ids import new_call_id
 from structspec.chat.events import MessageEvent, ReasoningText
 from structspec.chat.turns import Said
 from structspec.generation import Generation
@@ -32,8 +32,7 @@ class _Call:
     name: str
     text: str = ""
     arguments: dict[str, Any] | None = None
-    # nine letters and digits: what the templates of some families insist on
-    call_id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(5)[:9])
+    call_id: str = dataclasses.field(default_factory=new_call_id)
 
     def block(self) -> ToolCallBlock:
         """As blocks have it: arguments that are not finished are a text."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 from llama_index.core.base.llms.types import ChatResponse, ToolCallBlock
@@ -71,13 +74,28 @@ def _parameters(tool: BaseTool) -> dict[str, Any]:
 @lru_cache(maxsize=256)  # a class is made for it, which is slow
 def _annotated(kind: type[BaseModel], function: Callable[..., Any]) -> type[BaseModel]:
     """The arguments that LlamaIndex has read off a function, with the bounds it has left out."""
-    hints = typing.get_type_hints(function, include_extras=True)
+    hints = _hints(function)
     fields: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         described = Field(description=field.description) if field.description else None
         default = ... if field.is_required() else field.get_default(call_default_factory=True)
         fields[name] = (Annotated[hints.get(name, field.annotation), described], default)
     return create_model(kind.__name__, **fields)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of its parameters, but for names that only type checkers know."""
+    inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
+    names = getattr(
+        inner if hasattr(inner, "__globals__") else type(inner).__call__, "__globals__", {}
+    )
+    hints: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.annotation is not parameter.empty:
+            alone = SimpleNamespace(__annotations__={name: parameter.annotation})
+            with contextlib.suppress(NameError):
+                hints |= typing.get_type_hints(alone, names, include_extras=True)
+    return hints
 
 
 def to_choice(choice: Any, *, is_required: bool) -> str | Mapping[str, Any]:

@@ -129,6 +129,16 @@ def test_options_of_the_object_and_of_the_call(toy: StructSpec) -> None:
     assert flag.raw["value"] in (True, False)
 
 
+def test_options_about_constraints_are_for_calls_that_have_one(toy: StructSpec) -> None:
+    more = {"seed": 3, "style": "compact", "max_attempts": 2}
+    compact = StructSpec(engine=toy._engine, temperature=1, additional_kwargs=more)
+    text = compact.chat(ASK, schema={"enum": [[1, 2]]}).message.content
+    assert text == "[1,2]"
+    assert compact.chat(ASK, **SHORT).message.content == toy.chat(ASK, **SHORT).message.content
+    with pytest.raises(InvalidRequest, match="style must be one of"):
+        StructSpec(engine=toy._engine, additional_kwargs={"style": "tight"})
+
+
 def test_logprobs_are_those_of_the_text(toy: StructSpec) -> None:
     response = toy.chat(ASK, max_tokens=5, logprobs=2)
     assert len(response.logprobs) == 5
@@ -168,6 +178,8 @@ def test_what_there_is_not_is_refused_where_it_is_said(toy: StructSpec) -> None:
         StructSpec()
     with pytest.raises(InvalidRequest, match="LLM, AsyncLLM or Client"):
         StructSpec(engine="smollm2-135m")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="no model 'other'"):
+        StructSpec("other", engine=engine)
     with pytest.raises(InvalidRequest, match="top_q"):
         toy.chat(ASK, top_q=1)
 
@@ -285,6 +297,7 @@ def test_leaving_a_stream_cancels_its_request(toy: StructSpec) -> None:
     stream = toy.stream_chat(ASK, **endless)
     next(stream)
     stream.close()
+    toy.stream_chat(ASK, **endless).close()
 
     async def leave() -> None:
         stream = await toy.astream_chat(ASK, **endless)

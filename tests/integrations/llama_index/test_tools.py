@@ -3,6 +3,7 @@
 # no annotations as text: LlamaIndex does not resolve those of tools
 
 import asyncio
+import functools
 import json
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, TypeVar
@@ -207,6 +208,26 @@ def test_bounds_and_descriptions_of_annotations_are_kept() -> None:
         "days": {"type": "integer", "maximum": 5, "default": 2},
     }
     assert told["function"]["parameters"]["required"] == ["pieces", "item"]
+
+
+def test_annotations_are_read_wherever_they_can_be() -> None:
+    Bounded = Annotated[int, Field(ge=0, le=9)]
+
+    def half_known(a: Bounded) -> "OnlyForTypeCheckers":  # type: ignore[name-defined]  # noqa: F821
+        return a
+
+    def two(given: str, a: Bounded) -> int:
+        return a
+
+    class Adder:
+        def __call__(self, a: Bounded) -> int:
+            return a
+
+    for function in (half_known, functools.partial(two, "x"), Adder()):
+        tool = FunctionTool.from_defaults(function, name="f", description="x")  # type: ignore[arg-type]
+        (told,) = to_tools([tool])
+        bounded = {"type": "integer", "minimum": 0, "maximum": 9}
+        assert told["function"]["parameters"]["properties"] == {"a": bounded}
 
 
 def test_a_tool_without_a_schema_takes_what_llama_index_says() -> None:
