@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,8 +86,9 @@ class Call:
     def stream(self) -> Generator[ChatGenerationChunk]:
         """The message as it is written; closing the iterator cancels the request."""
         try:
-            for event in stream(self.runner, self.turn):
-                yield _chunk(to_chunk(event, self.model_name))
+            with closing(stream(self.runner, self.turn)) as events:
+                for event in events:
+                    yield _chunk(to_chunk(event, self.model_name))
         except Exception as error:
             self._check(error)
             yield _chunk(to_failed_chunk(error, self.model_name))
@@ -94,8 +96,9 @@ class Call:
     async def astream(self) -> AsyncGenerator[ChatGenerationChunk]:
         """As `stream`."""
         try:
-            async for event in stream_async(self.runner, self.turn):
-                yield _chunk(to_chunk(event, self.model_name))
+            async with aclosing(stream_async(self.runner, self.turn)) as events:
+                async for event in events:
+                    yield _chunk(to_chunk(event, self.model_name))
         except Exception as error:
             self._check(error)
             yield _chunk(to_failed_chunk(error, self.model_name))

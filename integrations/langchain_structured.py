@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -43,6 +44,10 @@ class OutputSchema:
     description: str
     is_plain: bool
     validate: Callable[[str], Any] = field(repr=False)
+    given: Any = field(default=None, repr=False)  # what it was read from
+
+    def __reduce__(self) -> tuple[Callable[[Any], OutputSchema], tuple[Any]]:
+        return read_schema, (self.given,)
 
     @property
     def tool(self) -> dict[str, Any]:
@@ -75,6 +80,10 @@ def read_schema(schema: Any) -> OutputSchema:
 
     Raises InvalidRequest and GrammarError for others.
     """
+    return replace(_read(schema), given=schema)
+
+
+def _read(schema: Any) -> OutputSchema:
     if isinstance(schema, type) and issubclass(schema, BaseModelV1):
         return _of_pydantic_v1(schema)
     is_tool = isinstance(schema, Mapping) and any(key in schema for key in _TOOL_KEYS)
@@ -161,15 +170,15 @@ def with_raw(
     bound: Runnable[Any, Any], parser: StructuredOutputParser
 ) -> Runnable[Any, dict[str, Any]]:
     """The message and its value, or what was wrong with it, in one dict; streams give one too."""
+    return RunnableMap(raw=bound) | RunnableLambda(partial(_parsed, parser))
 
-    def parse(said: dict[str, Any]) -> dict[str, Any]:
-        try:
-            value = parser.parse_result([ChatGeneration(message=said["raw"])])
-        except Exception as error:  # whatever a validator of the user's raises is told
-            return {"raw": said["raw"], "parsed": None, "parsing_error": error}
-        return {"raw": said["raw"], "parsed": value, "parsing_error": None}
 
-    return RunnableMap(raw=bound) | RunnableLambda(parse)
+def _parsed(parser: StructuredOutputParser, said: dict[str, Any]) -> dict[str, Any]:
+    try:
+        value = parser.parse_result([ChatGeneration(message=said["raw"])])
+    except Exception as error:  # whatever a validator of the user's raises is told
+        return {"raw": said["raw"], "parsed": None, "parsing_error": error}
+    return {"raw": said["raw"], "parsed": value, "parsing_error": None}
 
 
 class StructuredOutputParser(BaseTransformOutputParser[Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -165,6 +166,7 @@ def test_stop_strings_of_the_model_and_of_a_call_both_stop(model: ChatStructSpec
     assert "4" not in counting.invoke(ask).text
     text = counting.invoke(ask, stop=["2"]).text
     assert "4" not in text and "2" not in text
+    assert model.bind(stop=", 4").invoke(ask).text == counting.invoke(ask, stop=[", 4"]).text
 
 
 def test_logprobs_are_told_in_openais_form(model: ChatStructSpec) -> None:
@@ -202,6 +204,27 @@ def test_a_copy_by_pickle_asks_the_same_model(model: ChatStructSpec) -> None:
     copied = pickle.loads(pickle.dumps(model))
     assert copied.model_dump() == model.model_dump()
     assert copied.invoke("Hello").text == text
+
+
+def test_a_copy_shares_an_engine_that_was_given_and_a_pickle_says_it_cannot(llm: LLM) -> None:
+    model = ChatStructSpec(engine=llm, temperature=0, max_tokens=3)
+    for copied in (copy.copy(model), copy.deepcopy(model), model.model_copy(deep=True)):
+        assert copied.engine is llm
+        assert copied.invoke("Hello").text == model.invoke("Hello").text
+    with pytest.raises(InvalidRequest, match="leave engine= out"):
+        pickle.dumps(model)
+
+
+@pytest.mark.parametrize("include_raw", [True, False])
+@pytest.mark.parametrize("schema", [City, City.model_json_schema()], ids=["model", "dict"])
+def test_what_asks_for_values_can_be_pickled_too(
+    model: ChatStructSpec, schema: Any, include_raw: bool
+) -> None:
+    asked = model.with_structured_output(schema, include_raw=include_raw)
+    said, same = pickle.loads(pickle.dumps(asked)).invoke("Paris"), asked.invoke("Paris")
+    if include_raw:
+        said, same = said["parsed"], same["parsed"]
+    assert said == same
 
 
 def test_threads_may_share_a_model(model: ChatStructSpec) -> None:
