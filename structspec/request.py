@@ -384,12 +384,6 @@ class Request:
         return self.status is RequestStatus.FINISHED
 
     @property
-    def is_told(self) -> bool:
-        """Whether any of its text, reasoning or answer, has been handed out."""
-        reasoning = self.reasoning
-        return self.text.has_begun or (reasoning is not None and reasoning.text.has_begun)
-
-    @property
     def is_grammar_pending(self) -> bool:
         """Whether its constraint has given it no matcher yet: nothing may be sampled."""
         return self.compiled is not None and self.matcher is None

@@ -37,7 +37,13 @@ class NewsRounds:
             told, self._waiting = list(self._waiting), {}
             self._next_round = now + self._piece_s * len(told)
         else:
-            told = [one for one in news if one.is_finished or not one.is_told]
+            told = [one for one in news if one.is_finished or not _is_told(one)]
             for request in told:
                 del self._waiting[request]
         return told
+
+
+def _is_told(request: Request) -> bool:
+    """Whether any of its text, reasoning or answer, has been handed out."""
+    reasoning = request.reasoning
+    return request.text.has_begun or (reasoning is not None and reasoning.text.has_begun)
