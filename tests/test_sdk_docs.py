@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 import structspec
-from structspec import LLM, AsyncLLM, Client
+from structspec import LLM, AsyncLLM, Client, EngineConfig, SpeculativeConfig
 from structspec.hooks import HookName
 from structspec.server.app import make_app
 from structspec.server.settings import ServerSettings
@@ -45,9 +45,14 @@ def test_examples_run_and_print_what_they_say(
 
 
 def test_examples_say_the_same_over_a_server(
-    llm: LLM, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(make_app(llm._service, ServerSettings("smollm2-135m"))) as url:
+    # what was asked before would come in one step, and be whole when it is first shown
+    forgetful = SpeculativeConfig(method="hybrid", suffix_decoding_max_cached_requests=0)
+    with (
+        LLM("smollm2-135m", config=EngineConfig(speculative=forgetful)) as llm,
+        serving(make_app(llm._service, ServerSettings("smollm2-135m"))) as url,
+    ):
 
         def connect(name: str, **options: Any) -> Client:
             return Client(url, None, name, **options)
