@@ -19,6 +19,8 @@ _BY_OWNER: dict[str, ServerKind] = {
     "llamacpp": "llama.cpp",
 }
 _OPENAI = "api.openai.com"
+# of its list of models: who could not tell now may do so later, and be another kind than it seems
+_SAYS_NOTHING = {UNREACHED, 401, 403, 408, 429}
 _FIRST_VLLM = (0, 11)  # that knows structured_outputs; earlier ones ignore it, and know guided_…
 
 
@@ -45,7 +47,7 @@ def identify(base_url: str, model: str | None, max_retries: int) -> Steps[Server
     if urlsplit(base_url).hostname == _OPENAI:
         return Server("openai", _choose(model, []), base_url)
     listed = yield from ask(Ask("GET", "models"), max_retries)
-    if listed.status in (UNREACHED, 401, 403):
+    if listed.status in _SAYS_NOTHING or (listed.status >= 500 and listed.status != 501):
         raise ServerError(_why_not(base_url, listed), status=listed.status or None)
     models = [one for one in listed.object.get("data") or () if isinstance(one, Mapping)]
     owners = {str(one.get("owned_by")) for one in models}
@@ -54,7 +56,7 @@ def identify(base_url: str, model: str | None, max_retries: int) -> Steps[Server
         kind = yield from _look(base_url)
     if kind == "vllm" and (yield from _is_old_vllm(base_url)):
         kind = "old vllm"
-    name = _choose(model, [str(one.get("id")) for one in models])
+    name = _choose(model, [str(one.get("id")) for one in models], _unlisted(base_url, listed))
     lengths = [one.get("max_model_len") for one in models if one.get("id") == name]
     length = next((one for one in lengths if isinstance(one, int)), None)
     return Server(kind, name, base_url, length)
@@ -86,16 +88,25 @@ def _beside(base_url: str, path: str) -> str:
     return base_url.rstrip("/").removesuffix("/v1") + path
 
 
-def _choose(model: str | None, served: list[str]) -> str:
+def _choose(model: str | None, served: list[str], unlisted: str = "") -> str:
     if model is not None:
         return model
     if len(served) == 1:
         return served[0]
-    names = f"it has {', '.join(served)}" if served else "it does not say which it has"
+    names = f"it has {', '.join(served)}" if served else f"it does not say which it has{unlisted}"
     raise InvalidRequest(f"name the server's model with model=: {names}")
 
 
+def _unlisted(base_url: str, answer: Answer) -> str:
+    if answer.is_ok:
+        return ""
+    return f" (HTTP {answer.status} for {base_url}/models: is the path of base_url right?)"
+
+
 def _why_not(base_url: str, answer: Answer) -> str:
-    if answer.status == UNREACHED:
-        return f"there is no server at {base_url}: {answer.text}"
-    return f"the server at {base_url} refuses the API key: pass api_key="
+    match answer.status:
+        case 0:
+            return f"there is no server at {base_url}: {answer.text}"
+        case 401 | 403:
+            return f"the server at {base_url} refuses the API key: pass api_key="
+    return f"the server at {base_url} does not say what it is now (HTTP {answer.status}): try later"
