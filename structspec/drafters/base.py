@@ -30,6 +30,11 @@ def count_slots(scheduled: ScheduledRequest) -> int:
     return scheduled.num_draft_slots if wanted is None else min(wanted, scheduled.num_draft_slots)
 
 
+def count_unseen(scheduled: ScheduledRequest) -> int:
+    """How many tokens its matcher has not been moved by, the last ones still on their way."""
+    return scheduled.request.num_unseen if scheduled.last_index >= 0 else 0
+
+
 def count_hopeful(batch: Batch) -> int:
     """How many requests something may be looked up for once their last token is known."""
     return sum(

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from structspec.drafters.base import count_slots
+from structspec.drafters.base import count_slots, count_unseen
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell, whole_characters
 from structspec.drafters.trust import SpellingTrust, TailTrust
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
@@ -105,7 +105,7 @@ def take_certain(
     if scheduled.may_guess:
         tokens = up_to_stop(matcher.forced_tokens(limit), stop_token_ids)
         return list(takewhile(matcher.accept, tokens))
-    num_unseen = scheduled.request.num_unseen if scheduled.last_index >= 0 else 0
+    num_unseen = count_unseen(scheduled)
     tokens = matcher.forced_tokens(limit + num_unseen)
     return [*up_to_stop(tokens, stop_token_ids)][num_unseen:]
 

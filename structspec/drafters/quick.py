@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from structspec.drafters.base import count_unseen
 from structspec.drafters.forced import up_to_stop
 from structspec.drafters.ngram import NgramDrafter
 from structspec.drafters.walk import Walk
@@ -103,14 +104,14 @@ class QuickDrafter:
         if _may_force(walk) and not has_ended:
             certain = up_to_stop(seen.certain, self._stop_token_ids)
         if not scheduled.may_guess:  # those before may still be on their way
-            certain = certain[_num_unseen(scheduled) :]
+            certain = certain[count_unseen(scheduled) :]
         walk.put(source, guesses, certain)
 
 
 def _look(scheduled: ScheduledRequest, walk: Walk, guesses: Sequence[int]) -> Look:
     assert walk.matcher is not None
     known = [*walk.token_ids, *guesses]
-    limit = walk.num_slots + _num_unseen(scheduled) if _may_force(walk) else len(known)
+    limit = walk.num_slots + count_unseen(scheduled) if _may_force(walk) else len(known)
     return Look(walk.matcher, known, limit)
 
 
@@ -122,8 +123,3 @@ def _may_look_up(walk: Walk) -> bool:
 
 def _may_force(walk: Walk) -> bool:
     return "forced" in walk.request.params.speculation.chain
-
-
-def _num_unseen(scheduled: ScheduledRequest) -> int:
-    """How many tokens its matcher has not been moved by."""
-    return scheduled.request.num_unseen if scheduled.last_index >= 0 else 0
