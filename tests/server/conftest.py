@@ -16,6 +16,20 @@ from structspec.server.settings import ServerSettings
 from tests.server.toy import save_toy
 
 MODEL = "smollm2-135m"
+# of a request, to an application that is called without a server
+SCOPE: dict[str, Any] = {
+    "type": "http",
+    "method": "POST",
+    "path": "/v1/chat/completions",
+    "raw_path": b"/v1/chat/completions",
+    "query_string": b"",
+    "headers": [],
+    "http_version": "1.1",
+    "scheme": "http",
+    "server": ("test", 80),
+    "client": ("test", 1),
+    "asgi": {"version": "3.0", "spec_version": "2.3"},
+}
 ASK = [{"role": "user", "content": "Ada Lovelace was born in 1815 in London."}]
 
 

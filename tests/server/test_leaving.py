@@ -15,21 +15,7 @@ from structspec import LLM
 from structspec.server.app import make_app
 from structspec.server.settings import ServerSettings
 from structspec.server.streamed_answer import StreamedAnswer
-from tests.server.conftest import ASK, MODEL
-
-SCOPE: dict[str, Any] = {
-    "type": "http",
-    "method": "POST",
-    "path": "/v1/chat/completions",
-    "raw_path": b"/v1/chat/completions",
-    "query_string": b"",
-    "headers": [],
-    "http_version": "1.1",
-    "scheme": "http",
-    "server": ("test", 80),
-    "client": ("test", 1),
-    "asgi": {"version": "3.0", "spec_version": "2.3"},
-}
+from tests.server.conftest import ASK, MODEL, SCOPE
 
 
 @pytest.mark.parametrize("spec_version", ["2.3", "2.4"])

@@ -13,7 +13,7 @@ import pytest
 from structspec import LLM
 from structspec.server.app import make_app
 from structspec.server.settings import ServerSettings
-from tests.server.conftest import ASK, MODEL, PERSON, Server, json_schema, serve
+from tests.server.conftest import ASK, MODEL, PERSON, SCOPE, Server, json_schema, serve
 
 
 def test_completions_write_on_behind_any_kind_of_prompt(server: Server) -> None:
@@ -127,21 +127,7 @@ def test_a_client_that_leaves_frees_what_its_request_held(is_streamed: bool, llm
         async def send(message: dict) -> None:
             sent.append(message)
 
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v1/chat/completions",
-            "raw_path": b"/v1/chat/completions",
-            "query_string": b"",
-            "headers": [],
-            "http_version": "1.1",
-            "scheme": "http",
-            "server": ("test", 80),
-            "client": ("test", 1),
-            "app": app,
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-        }
-        served = asyncio.create_task(app(scope, receive, send))
+        served = asyncio.create_task(app({**SCOPE, "app": app}, receive, send))
         for _ in range(600):
             await asyncio.sleep(0.05)
             if llm.metrics().num_requests_running:
