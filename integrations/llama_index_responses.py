@@ -155,7 +155,12 @@ def _logprobs(said: Said) -> list[list[LogProb]] | None:
 
 
 def _of_token(entry: dict[str, Any]) -> Iterator[LogProb]:
-    yield LogProb(token=entry["token"], logprob=entry["logprob"], bytes=entry["bytes"])
+    yield _log_prob(entry)
     for one in entry["top_logprobs"]:
-        if one["bytes"] != entry["bytes"]:
-            yield LogProb(token=one["token"], logprob=one["logprob"], bytes=one["bytes"])
+        if (one["token"], one["bytes"]) != (entry["token"], entry["bytes"]):
+            yield _log_prob(one)
+
+
+def _log_prob(told: dict[str, Any]) -> LogProb:
+    data = told["bytes"] or []  # some servers tell none, and this must be a list
+    return LogProb(token=told["token"], logprob=told["logprob"], bytes=data)

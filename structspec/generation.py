@@ -17,6 +17,7 @@ from structspec.options import Task
 from structspec.request import NO_USAGE, FinishReason, Request, RequestStats, Usage
 from structspec.token_detail import TokenDetail
 from structspec.token_logprob import TokenLogprob
+from structspec.token_spelling import spelled
 from structspec.tool_answer import read_answer
 from structspec.vocabulary import Vocabulary
 
@@ -30,7 +31,7 @@ class Generation:
     says what of the constraint the mask enforced; None without one. `usage` counts all attempts,
     `stats` are those of the last, which gave the value. `logprobs` and `token_details` have an
     entry for each of `token_ids` and `prompt_logprobs` one for each token of the prompt but the
-    first, where they were asked for.
+    first, where they were asked for. A server tells no `token_ids`, and logprobs of the answer.
     """
 
     value: Any
@@ -75,6 +76,7 @@ def _to_generation(
         raise request.error
     _count_predicted(request)
     compiled = request.compiled.result() if request.compiled is not None else None
+    params = request.params
     return Generation(
         value=_to_value(request, task, compiled, vocabulary),
         text=request.text.text,
@@ -85,12 +87,12 @@ def _to_generation(
         report=compiled.report if compiled is not None else None,
         num_attempts=num_attempts,
         reasoning=_reasoning_of(request),
-        logprobs=tuple(request.logprobs) if request.params.logprobs is not None else None,
+        logprobs=None if params.logprobs is None else spelled(request.logprobs, vocabulary),
         prompt_logprobs=(
-            tuple(request.prompt_logprobs) if request.params.prompt_logprobs is not None else None
+            None if params.prompt_logprobs is None else spelled(request.prompt_logprobs, vocabulary)
         ),
         token_details=(
-            tuple(request.token_details) if request.params.token_details is not None else None
+            None if params.token_details is None else spelled(request.token_details, vocabulary)
         ),
     )
 

@@ -17,6 +17,7 @@ class TokenDetail:
 
     `logprob` is to the model itself, `masked_logprob` in what the token was drawn from ("raw" and
     "processed" logprobs). `top` are the likeliest of what was allowed in its place, with theirs.
+    What they all spell is told as in TokenLogprob.
     """
 
     token_id: int
@@ -25,3 +26,7 @@ class TokenDetail:
     logprob: float
     masked_logprob: float
     top: tuple[tuple[int, float], ...] = ()
+    text: str | None = None
+    data: bytes | None = None
+    top_texts: tuple[str, ...] = ()
+    top_data: tuple[bytes | None, ...] = ()

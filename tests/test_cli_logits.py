@@ -55,7 +55,9 @@ def test_mistakes_are_named(
 def test_raw_output_holds_them_where_they_were_asked_for() -> None:
     generation = Generation("a", "a", (5,), "stop", Usage(1, 1), RequestStats(), None)
     assert "logprobs" not in json.loads(as_json(generation, is_json=False))
-    told = dataclasses.replace(generation, logprobs=(TokenLogprob(5, -0.5, ((5, -0.5),)),))
+    half = TokenLogprob(5, -0.5, ((5, -0.5),), "\ufffd", b"\xc3", ("\ufffd",), (b"\xc3",))
+    told = dataclasses.replace(generation, logprobs=(half,))
+    spelling = {"text": "\ufffd", "data": [195], "top_texts": ["\ufffd"], "top_data": [[195]]}
     assert json.loads(as_json(told, is_json=False))["logprobs"] == [
-        {"token_id": 5, "logprob": -0.5, "top": [[5, -0.5]]}
+        {"token_id": 5, "logprob": -0.5, "top": [[5, -0.5]], **spelling}
     ]

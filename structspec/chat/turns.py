@@ -18,7 +18,7 @@ from structspec.call_run import result_of
 from structspec.chat.events import MessageEvent, ReasoningText
 from structspec.chat.fields import refuse
 from structspec.chat.formats import Wanted
-from structspec.chat.logprobs import LogprobsReader
+from structspec.chat.logprobs import LogprobsReader, to_entry
 from structspec.chat.spelled_text import SpelledText
 from structspec.chat.tool_choice import read_tools
 from structspec.constraint import JsonSchema, Tools
@@ -145,7 +145,7 @@ class _Reader:
     def said(self, generation: Generation) -> Said:
         """What its result is."""
         turn, value = self._turn, generation.value
-        logprobs = self._logprobs() if generation.logprobs is not None else None
+        logprobs = self._logprobs(generation)
         if turn.tools is None:
             return Said(generation.text, (), value, generation, logprobs)
         if isinstance(value, str):
@@ -163,7 +163,11 @@ class _Reader:
         events = CallReader(tools).feed(text)
         return "".join(event.text for event in events if isinstance(event, AnswerText))
 
-    def _logprobs(self) -> list[dict[str, Any]]:
+    def _logprobs(self, generation: Generation) -> list[dict[str, Any]] | None:
+        if generation.logprobs is None:
+            return None
+        if not self._is_here:
+            return [to_entry(one) for one in generation.logprobs]
         return LogprobsReader(self._prepared.request, self._runner.vocabulary).take()
 
 

@@ -17,6 +17,8 @@ from structspec.config import EngineConfig
 if TYPE_CHECKING:
     from structspec.generation import Generation
     from structspec.request import RequestStats
+    from structspec.token_detail import TokenDetail
+    from structspec.token_logprob import TokenLogprob
 
 PASSED_ON = (
     *("regex", "backend", "on_unsupported", "max_attempts", "style", "property_order", "closed"),
@@ -120,10 +122,17 @@ def _logprobs_as_json(generation: Generation) -> dict[str, Any]:
     names = ("logprobs", "prompt_logprobs", "token_details")
     told = {name: getattr(generation, name) for name in names}
     return {
-        name: [dataclasses.asdict(one) for one in entries]
+        name: [_told_as_json(one) for one in entries]
         for name, entries in told.items()
         if entries is not None
     }
+
+
+def _told_as_json(one: TokenLogprob | TokenDetail) -> dict[str, Any]:
+    """With bytes as numbers: they need not be whole characters."""
+    data = None if one.data is None else [*one.data]
+    top_data = [None if each is None else [*each] for each in one.top_data]
+    return {**dataclasses.asdict(one), "data": data, "top_data": top_data}
 
 
 def describe(generation: Generation) -> str:

@@ -69,7 +69,8 @@ class SamplingFields(ConstraintFields):
     bad_words: list[str] | None = None
     allowed_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
-    speculative: bool | Json | None = None  # ours
+    logprobs_mode: str | None = None  # ours
+    speculative: bool | Json | None = None
     stream: bool | None = None
     stream_options: Json | None = None
 
@@ -81,6 +82,7 @@ class ChatBody(SamplingFields):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+    prompt_logprobs: int | None = None  # vLLM
     tools: list[Json] | None = None
     tool_choice: str | Json | None = None
     parallel_tool_calls: bool | None = None

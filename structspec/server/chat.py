@@ -225,8 +225,9 @@ def _read_rest(body: ChatBody) -> dict[str, Any]:
         raise refuse("top_logprobs needs logprobs to be true", "top_logprobs")
     if body.logprobs:
         options["logprobs"] = body.top_logprobs or 0
-    if body.token_details is not None:
-        options["token_details"] = body.token_details
+    for name in ("prompt_logprobs", "token_details"):
+        if (number := getattr(body, name)) is not None:
+            options[name] = number
     if body.reasoning_effort == "none":
         options["reasoning"] = False
     if body.thinking_token_budget is not None:

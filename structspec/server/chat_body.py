@@ -166,6 +166,10 @@ class Chunks:
         choice = {"index": index, "delta": {}, "logprobs": None, "finish_reason": None}
         return self._chunk(dump([{**choice, "structspec": details}]), self._usage)
 
+    def beside(self, fields: dict[str, Any]) -> bytes:
+        """What stands beside all choices."""
+        return self._chunk("[]", f", {dump(fields)[1:-1]}{self._usage}")
+
     def end(self, index: int, reason: str) -> bytes:
         """A choice is done."""
         choice = {"index": index, "delta": {}, "logprobs": None, "finish_reason": reason}

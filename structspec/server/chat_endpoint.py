@@ -24,6 +24,7 @@ from structspec.server.chat_body import (
     reasoning_fields,
     usage_of,
 )
+from structspec.server.prompt_logprobs import prompt_fields
 from structspec.server.runs import Outcome, Piece, read_all, run_all
 from structspec.server.sse import DONE, error_event
 from structspec.server.token_details import TokenDetailsReader
@@ -36,8 +37,10 @@ async def complete_chat(service: Service, job: Job, head: Head) -> dict[str, Any
     for outcome in outcomes:
         job.check(outcome.result)
     choices = [_choice(service, job, index, outcome) for index, outcome in enumerate(outcomes)]
-    usage = usage_of([outcome.request for outcome in outcomes])
-    return {**head.fields("chat.completion"), "choices": choices, "usage": usage}
+    requests = [outcome.request for outcome in outcomes]
+    prompt = prompt_fields(requests[0], service.vocabulary)
+    body = {**head.fields("chat.completion"), "choices": choices, "usage": usage_of(requests)}
+    return {**body, **prompt}
 
 
 def _choice(service: Service, job: Job, index: int, outcome: Outcome) -> dict[str, Any]:
@@ -127,6 +130,8 @@ async def stream_chat(
             has_begun = True
             for index in range(len(readers)):  # SDKs want to meet choices in rising order
                 yield chunks.delta(index, {"role": "assistant", "content": "", "refusal": None})
+            if told := prompt_fields(job.prepared[piece.index].request, service.vocabulary):
+                yield chunks.beside(told)
         prepared, reader = job.prepared[piece.index], readers[piece.index]
         for delta, logprobs in reader.take(piece):
             yield chunks.delta(piece.index, delta, logprobs)

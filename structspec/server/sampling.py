@@ -9,7 +9,7 @@ from structspec.server.bodies import SamplingFields
 _PASSED_ON = (
     *("temperature", "top_p", "top_k", "min_p", "seed", "stop", "max_tokens", "ignore_eos"),
     *("logit_bias", "presence_penalty", "frequency_penalty", "repetition_penalty", "min_tokens"),
-    *("stop_token_ids", "bad_words", "allowed_token_ids", "speculative"),
+    *("stop_token_ids", "bad_words", "allowed_token_ids", "logprobs_mode", "speculative"),
 )
 _WITHOUT_EFFECT: dict[str, Any] = {  # what clients send to say that a field is not used
     "top_k": (0, -1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structspec.chat.logprobs import FLOOR, LogprobsReader
+from structspec.chat.logprobs import FLOOR, LogprobsReader, token_of, top_of
 from structspec.token_detail import TokenDetail
 
 
@@ -27,9 +27,9 @@ class TokenDetailsReader(LogprobsReader):
 
     def _detail(self, one: TokenDetail) -> dict[str, Any]:
         return {
-            **self.token(one.token_id, one.logprob),
+            **token_of(one, one.logprob),
             "masked_logprob": max(one.masked_logprob, FLOOR),
             "origin": one.origin,
             "drafter": one.drafter,
-            "top": [self.token(token_id, logprob) for token_id, logprob in one.top],
+            "top": top_of(one),
         }

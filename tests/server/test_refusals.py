@@ -73,7 +73,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "llama.cpp's limit": ({"n_predict": 5}, "n_predict"),
     "llama.cpp's penalty": ({"repeat_penalty": 1.1}, "repeat_penalty"),
     "no prompt for an answer": ({"add_generation_prompt": False}, "add_generation_prompt"),
-    "prompt logprobs": ({"prompt_logprobs": 0}, "prompt_logprobs"),
+    "all prompt logprobs": ({"prompt_logprobs": -1}, "prompt_logprobs"),
+    "logprobs of an unknown kind": ({"logprobs": True, "logprobs_mode": "x"}, "logprobs_mode"),
+    "a kind of no logprobs": ({"logprobs_mode": "raw"}, "logprobs_mode"),
     "an unknown constraint": (
         {"structured_outputs": {"json": PERSON, "max_length": 3}},
         "structured_outputs.max_length",
