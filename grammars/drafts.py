@@ -5,9 +5,8 @@ accept d0, d1 ...   then row r+2, roll back d1, row r+1, roll back d0, row r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import takewhile
 
 from structspec.grammars.base import Bitmask, DeadEnd, FillJob, Look, Matcher, Move, Seen
 
@@ -16,18 +15,19 @@ def fill_job(job: FillJob, bitmask: Bitmask) -> int:
     """Fill one job's rows and say how many of its drafts the grammar takes; state unchanged.
 
     Rows are filled from the last to the first, on the way back: a library that keeps a mask for
-    the next time (llguidance) then keeps one of the text itself, not of drafts. A dead end behind
-    a draft is no fault: nobody has gone there yet.
+    the next time (llguidance) then keeps one of the text itself, not of drafts. What fails behind a
+    draft is no fault of the text's: nobody has gone there yet. A draft without a row behind it is
+    not taken, but at a dead end, whose row is filled.
     """
-    matcher, num_valid, num_ahead = job.matcher, 0, 0
+    matcher, draft_token_ids, num_ahead = job.matcher, job.draft_token_ids, 0
     try:
-        for token_id in job.draft_token_ids:
-            if not matcher.accept(token_id):
-                break
-            num_valid = num_ahead = num_valid + 1
+        with suppress(Exception):
+            while num_ahead < len(draft_token_ids) and matcher.accept(draft_token_ids[num_ahead]):
+                num_ahead += 1
+        num_valid = num_ahead
         while num_ahead:
-            with suppress(DeadEnd):
-                matcher.fill(bitmask, job.first_row + num_ahead)
+            if not _has_filled(matcher, bitmask, job.first_row + num_ahead):
+                num_valid = num_ahead - 1
             matcher.rollback(1)
             num_ahead -= 1
         matcher.fill(bitmask, job.first_row)
@@ -35,6 +35,15 @@ def fill_job(job: FillJob, bitmask: Bitmask) -> int:
         matcher.rollback(num_ahead)
         raise
     return num_valid
+
+
+def _has_filled(matcher: Matcher, bitmask: Bitmask, row: int) -> bool:
+    """Fill the row if that can be done; also that of a dead end, which holds stop tokens."""
+    try:
+        matcher.fill(bitmask, row)
+    except Exception as error:
+        return isinstance(error, DeadEnd)
+    return True
 
 
 def take_each(moves: Sequence[Move]) -> list[Exception | None]:
@@ -59,11 +68,19 @@ def take_allowed(moves: Sequence[Move]) -> list[int | Exception]:
 
 
 def count_taken(matcher: Matcher, token_ids: Sequence[int]) -> int | Exception:
-    """Move one matcher as far as its grammar takes these tokens; how many those are."""
+    """Move one matcher as far as its grammar takes these tokens; how many those are.
+
+    Where it fails it is left where it was.
+    """
+    num_taken = 0
     try:
-        return sum(1 for _ in takewhile(matcher.accept, token_ids))
+        while num_taken < len(token_ids) and matcher.accept(token_ids[num_taken]):
+            num_taken += 1
     except Exception as error:
+        with suppress(Exception):  # the first says more
+            matcher.rollback(num_taken)
         return error
+    return num_taken
 
 
 def take_first_allowed(moves: Sequence[Move]) -> list[int | Exception]:
@@ -100,6 +117,19 @@ def look_beyond(look: Look) -> Seen | Exception:
             matcher.rollback(num_taken)
     except Exception as error:
         return error
+
+
+def taken_ahead(matcher: Matcher, token_ids: Iterable[int]) -> list[int]:
+    """These tokens up to the first that the matcher refuses; it is left as it was."""
+    taken: list[int] = []
+    try:
+        for token_id in token_ids:
+            if not matcher.accept(token_id):
+                break
+            taken.append(token_id)
+    finally:  # also where it fails: it may be well but for what was asked
+        matcher.rollback(len(taken))
+    return taken
 
 
 def fill_stop_row(bitmask: Bitmask, row: int, stop_token_ids: tuple[int, ...]) -> None:

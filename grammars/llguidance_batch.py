@@ -177,9 +177,9 @@ class _Walk:
         row, stops = self.first_row, self.matcher.vocabulary.stop_token_ids
         if not self.text_draft:
             self.matcher.fill(bitmask, row)
-        if self.scout.is_error():
+        if self.scout.is_error():  # among the drafts, where nobody has gone yet
             self.matcher.original.has_failed = True
-            raise MatcherFailed(self.scout.get_error())
+            return fill_job(FillJob(self._job.matcher, row, ()), bitmask)
         num_valid = 0
         for token_id in self._job.draft_token_ids:
             if not is_allowed(bitmask, row + num_valid, token_id):

@@ -19,7 +19,7 @@ from itertools import takewhile
 import numpy as np
 
 from structspec.grammars.base import Bitmask, DeadEnd, FillJob, Matcher, Row
-from structspec.grammars.drafts import fill_stop_row, is_allowed
+from structspec.grammars.drafts import fill_stop_row, is_allowed, taken_ahead
 from structspec.grammars.wrapping import WrappedMatcher, Wrapper
 from structspec.limits_words import FOUND, START, BadWords, TokenIndex
 from structspec.request import SamplingParams
@@ -271,9 +271,7 @@ class LimitedMatcher(WrappedMatcher):
         """
         ends = self._limits.is_end if self._limits.has_own_stops else ()
         forced = takewhile(lambda t: t not in ends, self.inner.forced_tokens(limit))
-        taken = [*takewhile(self.accept, forced)]
-        self.rollback(len(taken))
-        return taken
+        return taken_ahead(self, forced)
 
     def tokens_to_end(self) -> int | None:
         """None while a limit may stand between the matcher inside and its end."""

@@ -179,12 +179,16 @@ class ReasoningMatcher(WrappedMatcher):
         chain = self._forced_chain(limit)
         if len(chain) == limit or not chain:
             return chain
-        num_taken = sum(map(self.accept, chain))
-        assert num_taken == len(chain)
-        is_behind = self._state.phase == ANSWER
-        behind = self.inner.forced_tokens(limit - num_taken) if is_behind else []
-        self.rollback(num_taken)
-        return chain + behind
+        num_taken = 0
+        try:
+            for token_id in chain:
+                is_taken = self.accept(token_id)
+                assert is_taken
+                num_taken += 1
+            is_behind = self._state.phase == ANSWER
+            return chain + (self.inner.forced_tokens(limit - num_taken) if is_behind else [])
+        finally:
+            self.rollback(num_taken)
 
     def inner_job(self, job: FillJob) -> FillJob | None:
         """The same for the matcher inside, once the answer has begun."""
@@ -217,11 +221,13 @@ class ReasoningMatcher(WrappedMatcher):
     def _forced_chain(self, limit: int) -> list[int]:
         """The tokens of forced markers from here on."""
         chain: list[int] = []
-        while len(chain) < limit and (token_id := self._forced_token()) is not None:
-            is_taken = self.accept(token_id)
-            assert is_taken
-            chain.append(token_id)
-        self.rollback(len(chain))
+        try:
+            while len(chain) < limit and (token_id := self._forced_token()) is not None:
+                is_taken = self.accept(token_id)
+                assert is_taken
+                chain.append(token_id)
+        finally:
+            self.rollback(len(chain))
         return chain
 
     def _move_on(self, state: State, token_id: int) -> bool:

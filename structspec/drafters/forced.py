@@ -9,9 +9,10 @@ import numpy as np
 
 from structspec.drafters.base import count_slots, count_unseen
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS, spell, whole_characters
+from structspec.drafters.tracked import left_in_place, track
 from structspec.drafters.trust import SpellingTrust, TailTrust
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
-from structspec.grammars.base import Matcher, MatcherFailed
+from structspec.grammars.base import Matcher
 from structspec.vocabulary import Vocabulary
 
 _MAX_TOKEN_BYTES = 16  # of a usual token: more forced text than the slots can hold is of no use
@@ -43,13 +44,12 @@ class ForcedDrafter:
         )
 
     def _propose_one(self, scheduled: ScheduledRequest) -> tuple[list[int], int]:
-        matcher, limit = scheduled.request.matcher, count_slots(scheduled)
-        if limit <= 0 or matcher is None:
-            return [], 0
-        try:
-            return self._propose_constrained(scheduled, matcher, limit)
-        except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
-            return [], 0
+        matcher, limit = track(scheduled.request), count_slots(scheduled)
+        proposed: tuple[list[int], int] = [], 0  # unless all goes well
+        if limit > 0 and matcher is not None:
+            with left_in_place(scheduled.request, matcher):
+                proposed = self._propose_constrained(scheduled, matcher, limit)
+        return proposed
 
     def _propose_constrained(
         self, scheduled: ScheduledRequest, matcher: Matcher, limit: int
@@ -69,7 +69,6 @@ class ForcedDrafter:
         has_ended = bool(drafted) and drafted[-1] in self._vocabulary.stop_token_ids
         if len(drafted) < limit and not has_ended:
             drafted += takewhile(matcher.accept, self._find_stop(matcher))
-        matcher.rollback(len(drafted))
         return drafted, num_certain
 
 

@@ -31,10 +31,11 @@ from structspec.drafters.prediction import PredictionDrafter
 from structspec.drafters.quick import Guess, QuickDrafter
 from structspec.drafters.spelling import spell
 from structspec.drafters.suffix import make_suffix
+from structspec.drafters.tracked import left_in_place, track
 from structspec.drafters.trust import SpellingTrust, TailTrust
 from structspec.drafters.walk import Walk
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, no_draft
-from structspec.grammars.base import BatchMatching, MatcherFailed
+from structspec.grammars.base import BatchMatching
 from structspec.request import Request
 from structspec.speculative_config import SpeculativeConfig
 from structspec.vocabulary import Vocabulary
@@ -128,14 +129,18 @@ class HybridDrafter:
         if request.needs_mask:  # guesses would need a row each, and the last one has just failed
             max_num_guessed = 0
         stops, matching = self._stop_token_ids, _matching_of(request)
-        return Walk(request, request.matcher, num_slots, max_num_guessed, stops, matching)
+        return Walk(request, track(request), num_slots, max_num_guessed, stops, matching)
 
     def _walk(self, scheduled: ScheduledRequest, walk: Walk) -> Walk:
-        try:
+        matcher = walk.matcher
+        if matcher is None:
             self._draft(scheduled, walk)
-        except MatcherFailed:  # the request fails when its rows are filled, not the whole step here
-            return Walk(walk.request, None, 0, 0, ())
-        return walk
+            return walk
+        drafted = Walk(walk.request, None, 0, 0, ())  # nothing, unless all goes well
+        with left_in_place(walk.request, matcher):
+            self._draft(scheduled, walk)
+            drafted = walk
+        return drafted
 
     def _guess_surely(self, walk: Walk) -> Guess | None:
         """What is surer than a lookup, by the order of the request's chain, if anything is."""
@@ -168,7 +173,6 @@ class HybridDrafter:
                 num_taken = walk.take(self._find_stop(matcher), is_forced=True)
                 walk.count("forced", num_taken)
             self._trust.note(walk.request, walk.token_ids, walk.spelled)
-            matcher.rollback(len(walk.token_ids))
 
     def _order_of(self, chain: tuple[str, ...]) -> list[tuple[str, _Take]]:
         """What to try, and who drafts by it: all that is sure before the rest."""

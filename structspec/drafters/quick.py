@@ -112,7 +112,7 @@ def _look(scheduled: ScheduledRequest, walk: Walk, guesses: Sequence[int]) -> Lo
     assert walk.matcher is not None
     known = [*walk.token_ids, *guesses]
     limit = walk.num_slots + count_unseen(scheduled) if _may_force(walk) else len(known)
-    return Look(walk.matcher, known, limit)
+    return Look(walk.matcher.inner, known, limit)
 
 
 def _may_look_up(walk: Walk) -> bool:

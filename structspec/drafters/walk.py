@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from structspec.drafters.spelling import NUM_CONTEXT_TOKENS
+from structspec.drafters.tracked import TrackedMatcher
 from structspec.engine.batch import DraftSource
-from structspec.grammars.base import BatchMatching, Matcher
+from structspec.grammars.base import BatchMatching
 from structspec.request import Request
 
 _WORTH_A_CALL = 3  # tokens: fewer are asked about as quickly one by one
@@ -23,7 +24,7 @@ class Walk:
     """
 
     request: Request
-    matcher: Matcher | None
+    matcher: TrackedMatcher | None
     num_slots: int
     max_num_guessed: int
     stop_token_ids: Collection[int]
@@ -76,10 +77,7 @@ class Walk:
             return len(token_ids)
         if self.matching is None or len(token_ids) < _WORTH_A_CALL:
             return sum(1 for _ in takewhile(self.matcher.accept, token_ids))
-        (taken,) = self.matching.take_unseen([(self.matcher, token_ids)])
-        if isinstance(taken, Exception):
-            raise taken
-        return taken
+        return self.matcher.take(self.matching, token_ids)
 
     def put(self, source: str, guesses: Sequence[int], certain: Sequence[int]) -> None:
         """Draft guesses and what is certain behind them; the matcher is not moved."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLMatcher
 
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import Grammar, Regex
@@ -177,6 +178,27 @@ def test_looking_for_forced_tokens_leaves_the_text_alone_where_the_library_fails
     with pytest.raises(MatcherFailed):
         matcher.forced_tokens(9)
     assert matcher.token_ids == [*b"y"]
+
+
+def test_a_library_that_fails_along_the_drafts_of_a_text_drops_them_alone(monkeypatch):
+    grammar = compiled("bytes", "llguidance", "regex-fixed")
+    matcher, other = grammar.matcher(), grammar.matcher()
+    make_scout = LLGuidanceMatcher.scout
+
+    def astray(of: LLGuidanceMatcher) -> LLMatcher:
+        scout = make_scout(of)
+        if of is matcher:
+            scout.consume_token(ord("n"))  # which the grammar refuses: from now on it fails
+        return scout
+
+    monkeypatch.setattr(LLGuidanceMatcher, "scout", astray)
+    monkeypatch.setattr(matcher.original, "has_failed", False)  # others use it too
+    bitmask = allocate_bitmask(6, 257)
+    jobs = [FillJob(matcher, 0, [*b"ye"]), FillJob(other, 3, [*b"ye"])]
+    assert grammar.backend.fill_drafts(jobs, bitmask) == [0, 2]
+    allowed = [np.flatnonzero(unpack_row(row, 257)).tolist() for row in (bitmask[0], *bitmask[3:])]
+    assert allowed == [[ord("y")], [ord("y")], [ord("e")], [ord("s")]]
+    assert matcher.token_ids == [] and matcher.accept(ord("y"))
 
 
 @MATCHERS
