@@ -28,5 +28,5 @@ class TokenDetail:
     top: tuple[tuple[int, float], ...] = ()
     text: str | None = None
     data: bytes | None = None
-    top_texts: tuple[str, ...] = ()
+    top_texts: tuple[str | None, ...] = ()
     top_data: tuple[bytes | None, ...] = ()

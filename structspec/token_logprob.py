@@ -16,7 +16,7 @@ class TokenLogprob:
     `top` holds them with theirs, the likeliest first, the token itself among them where it belongs
     there; fewer than were asked for where no more are possible. `text` is what the token spells and
     `data` its bytes, which need not be whole characters; `top_texts` and `top_data` are those of
-    `top`. A server may know no ids and no bytes: they are None then.
+    `top`. What a server does not tell of them, as ids and bytes, is None.
     """
 
     token_id: TokenId
@@ -24,5 +24,5 @@ class TokenLogprob:
     top: tuple[tuple[TokenId, float], ...] = ()
     text: str | None = None
     data: bytes | None = None
-    top_texts: tuple[str, ...] = ()
+    top_texts: tuple[str | None, ...] = ()
     top_data: tuple[bytes | None, ...] = ()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +11,10 @@ from structspec.call_reader import AnswerText, ArgumentsText, CallBegins
 from structspec.chat.events import MessageEvent, ReasoningText
 from structspec.choosing import Chosen
 from structspec.client.holding import Held
+from structspec.client.reading import reading
 from structspec.client.refusals import of_request, read_error
 from structspec.client.text_check import check_text
+from structspec.client.told_tokens import ToldTokens, token_fields
 from structspec.constraint import JsonSchema, Tools
 from structspec.errors import GenerationError, OutputInvalid, ServerError, Truncated
 from structspec.generation import Generation
@@ -36,17 +37,7 @@ class Said:
     usage: Usage = NO_USAGE
     stats: RequestStats = field(default_factory=RequestStats)
     chosen: Chosen | None = None
-
-
-@contextmanager
-def reading(what: str, text: object) -> Iterator[None]:
-    """Where a body is looked into: ServerError for one that is not of the form it should have."""
-    try:
-        yield
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ServerError(
-            f"the server's {what} cannot be read ({error!r}): {str(text)[:300]}"
-        ) from None
+    tokens: ToldTokens = field(default_factory=ToldTokens)
 
 
 def read_completion(text: str) -> Said:
@@ -62,6 +53,8 @@ def read_completion(text: str) -> Said:
             refusal=message.get("refusal"),
             finish_reason=choice.get("finish_reason"),
         )
+        said.tokens.take(choice)
+        said.tokens.take_prompt(body)
         read_usage(said, body.get("usage"))
     return said
 
@@ -85,15 +78,22 @@ def read_usage(said: Said, usage: Any) -> None:
 def to_generation(
     said: Said, task: Task, *, attempt: int = 1, spent: Usage = NO_USAGE
 ) -> Generation:
-    """The validated result; raises Truncated and OutputInvalid with the text and all usage."""
+    """The validated result; raises Truncated and OutputInvalid with the text and all usage.
+
+    ServerError too, where something was asked for that the server does not tell.
+    """
     usage = spent + said.usage
     try:
         value = _value(said, task)
+        tokens = token_fields(said.tokens, task.sampling, has_text=bool(said.text))
     except GenerationError as error:
         told = f"{error} (attempt {attempt})" if attempt > 1 else str(error)
         raise type(error)(
             told, text=said.text, usage=usage, errors=error.errors
         ) from error.__cause__
+    except ServerError as error:
+        error.text, error.usage = said.text, usage
+        raise
     return Generation(
         value=value,
         text=said.text,
@@ -104,6 +104,7 @@ def to_generation(
         report=None,
         num_attempts=attempt,
         reasoning=said.reasoning,
+        **tokens,
     )
 
 
@@ -196,6 +197,7 @@ class StreamReader:
                 told = read_error(data)
                 raise of_request(told, str(told.get("message")), self._held)
             read_usage(self.said, chunk.get("usage"))
+            self.said.tokens.take_prompt(chunk)
             choices = chunk.get("choices") or ()
             return self._take(choices[0]) if choices else ""
         except (LookupError, TypeError, AttributeError, json.JSONDecodeError) as error:
@@ -205,6 +207,7 @@ class StreamReader:
 
     def _take(self, choice: Mapping[str, Any]) -> str:
         said, delta = self.said, choice.get("delta") or {}
+        said.tokens.take(choice)
         said.finish_reason = choice.get("finish_reason") or said.finish_reason
         reasoning = delta.get("reasoning") or delta.get("reasoning_content")
         if reasoning:

@@ -21,13 +21,15 @@ from structspec.speculation import Speculation
 
 _STANDARD = {
     *("temperature", "top_p", "seed", "max_tokens", "stop"),
-    *("logit_bias", "presence_penalty", "frequency_penalty"),
+    *("logit_bias", "presence_penalty", "frequency_penalty", "logprobs"),
 }
 _MOST = {"top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos"}
+_LISTED = {"bad_words", "allowed_token_ids"}
+_OURS = ("logprobs_mode", "token_details")
 _TAKEN: dict[ServerKind, set[str]] = {
-    "structspec": _STANDARD | _MOST | {"bad_words", "allowed_token_ids"},
-    "vllm": _STANDARD | _MOST | {"bad_words", "allowed_token_ids"},
-    "old vllm": _STANDARD | _MOST | {"bad_words", "allowed_token_ids"},
+    "structspec": _STANDARD | _MOST | _LISTED | {*_OURS, "prompt_logprobs"},
+    "vllm": _STANDARD | _MOST | _LISTED | {"prompt_logprobs"},
+    "old vllm": _STANDARD | _MOST | _LISTED,
     "sglang": _STANDARD | _MOST,
     "llama.cpp": _STANDARD | {"top_k", "min_p", "repetition_penalty", "ignore_eos"},
     "openai": _STANDARD,
@@ -38,14 +40,12 @@ _CALLED: dict[ServerKind, dict[str, str]] = {
     "openai": {"max_tokens": "max_completion_tokens"},
 }
 _HINTS = {"speculative", "speculation"}  # change how fast an answer comes, not which it is
-_HERE_ONLY = ("backend", "logprobs", "logprobs_mode", "prompt_logprobs", "token_details")
 
 
 def refuse_local(options: GenerateOptions) -> None:
-    """Raise InvalidRequest for options that only an engine in this process has."""
-    for name in _HERE_ONLY:
-        if options.get(name) is not None:
-            raise InvalidRequest(f"{name}= is for LLM: a client cannot ask a server for it")
+    """Raise InvalidRequest for an option that only an engine in this process has."""
+    if options.get("backend") is not None:
+        raise InvalidRequest("backend= is for LLM: a client cannot ask a server for it")
 
 
 def make_body(
@@ -72,6 +72,11 @@ def make_body(
     if task.prediction and isinstance(task.prediction, str) and server.kind in _PREDICTING:
         body["prediction"] = {"type": "content", "content": task.prediction}
     if is_streamed:
+        if server.kind == "vllm" and "prompt_logprobs" in body:
+            raise InvalidRequest(
+                "prompt_logprobs= does not come with a stream from this server (vllm): use"
+                " generate_raw"
+            )
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body, held
 
@@ -145,10 +150,19 @@ def _sampling(kind: ServerKind, sampling: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if name not in _TAKEN[kind]:
             raise InvalidRequest(f"{name}= cannot be asked of this server ({kind}): leave it out")
+        if name == "logprobs":
+            fields |= _logprobs(kind, value)
+            continue
         if name == "logit_bias":
             value = {str(token_id): bias for token_id, bias in value}
         fields[_CALLED.get(kind, {}).get(name, name)] = value
     return fields
+
+
+def _logprobs(kind: ServerKind, num_top: int) -> dict[str, Any]:
+    """Chat's two fields; llama.cpp takes 0 for none at all, and the lack of it for 20."""
+    num_top = max(num_top, 1) if kind == "llama.cpp" else num_top
+    return {"logprobs": True, **({"top_logprobs": num_top} if num_top else {})}
 
 
 def _reasoning(kind: ServerKind, reasoning: Reasoning | None) -> dict[str, Any]:

@@ -172,8 +172,7 @@ class RemoteService:
         request = prepared.request
         request.arrival_time = time.perf_counter()
         if self._hooks.wants_text:
-            is_streamed |= not isinstance(prepared.attempt.task.constraint, Tools)
-            is_streamed &= not prepared.choices
+            is_streamed |= _may_be_streamed(prepared)
             listener = _telling(listener, self._hooks.teller(request, prepared.num_attempts))
         self._hooks.tell_start(request, prepared.num_attempts)
         request.cancel = self._loop.spawn(self._carry_out(prepared, listener, is_streamed))
@@ -285,6 +284,12 @@ class RemoteService:
         if loop not in self._loops:
             self._loops[loop] = _Here(asyncio.Semaphore(self._settings.max_concurrency))
         return self._loops[loop]
+
+
+def _may_be_streamed(prepared: RemotePrepared) -> bool:
+    task = prepared.attempt.task
+    is_whole = isinstance(task.constraint, Tools) or "prompt_logprobs" in task.sampling
+    return not is_whole and not prepared.choices
 
 
 def _look(asking: asyncio.Task[Server]) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from structspec.choosing import compare
-from structspec.client.answers import Said, read_usage, reading
+from structspec.client.answers import Said, read_usage
 from structspec.client.exchange import Ask, Steps, ask
+from structspec.client.reading import reading
 from structspec.client.refusals import to_error
 from structspec.client.servers import Server
 from structspec.errors import InvalidRequest, ServerError

@@ -23,6 +23,7 @@ _OF_OPENAI = {
     *("model", "messages", "temperature", "top_p", "seed", "max_completion_tokens", "stop", "n"),
     *("logit_bias", "presence_penalty", "frequency_penalty", "response_format", "stream", "tools"),
     *("stream_options", "tool_choice", "parallel_tool_calls", "prediction"),
+    *("logprobs", "top_logprobs"),
 }
 _STRICT = {
     *("type", "description", "enum", "const", "anyOf", "$ref", "$defs", "definitions", "pattern"),
