@@ -101,6 +101,7 @@ class _Sums:
             accepted_lengths=tuple(self.accepted_lengths),
             draft_tokens_by_source=dict(self.drafted),
             accepted_tokens_by_source=dict(self.accepted),
+            num_drafter_faults=counts["drafter_faults"],
         )
 
 
@@ -157,6 +158,11 @@ class MetricsRecorder:
                     seconds = request.token_time - request.arrival_time - first_token_s
                     self._per_token.observe(seconds / num_more)
             self._latency.observe(self._clock() - request.arrival_time)
+
+    def drafter_failed(self) -> None:
+        """A step has no drafts, because its drafter failed."""
+        with self._lock:
+            self._sums.counts["drafter_faults"] += 1
 
     def got_tokens(self, now: float, gaps: Mapping[tuple[float, int], int]) -> None:
         """Requests got tokens now: how many of them so many, their last ones at a moment before.

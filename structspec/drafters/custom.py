@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from structspec.drafters.base import Drafter, count_slots
+from structspec.drafters.forced import take_certain
+from structspec.drafters.plain_draft import check_distributions, plain_draft
+from structspec.drafters.tracked import TrackedMatcher, left_in_place, put_back
 from structspec.engine.batch import Batch, Draft, ScheduledRequest
 from structspec.errors import InvalidRequest
 from structspec.speculative_config import SpeculativeConfig
@@ -22,63 +27,94 @@ class CheckedDrafter:
     """Passes on what another drafts, as far as it may be computed.
 
     A token outside the vocabulary or the request's slots would be read and written where others'
-    are. Tokens from the first such on are dropped, with one warning; lists that do not fit the
-    batch raise ValueError.
+    are, and one that is called certain is not verified. Tokens from the first on that may not be
+    drafted are dropped, and matchers that were moved put back, with one warning; what is no draft
+    of this batch raises TypeError or ValueError.
     """
 
-    def __init__(self, inner: Drafter, name: str, vocab_size: int) -> None:
+    def __init__(self, inner: Drafter, name: str, vocabulary: Vocabulary) -> None:
         self._inner = inner
         self._name = name
-        self._vocab_size = vocab_size
+        self._vocab_size = vocabulary.vocab_size
+        self._stop_token_ids = frozenset(vocabulary.stop_token_ids)
         self._has_warned = False
 
     def propose(self, batch: Batch) -> Draft:
         """What the other proposes, cut where it has to be."""
-        draft = self._inner.propose(batch)
-        self._check(batch, draft)
+        given, has_moved = self._propose_in_place(batch)
+        with self._by_name():
+            draft = plain_draft(given, len(batch.requests), self._vocab_size)
         kept = [
             self._count_kept(scheduled, token_ids, num_certain)
             for scheduled, token_ids, num_certain in zip(
                 batch.requests, draft.token_ids, draft.num_certain, strict=True
             )
         ]
-        if kept == [*map(len, draft.token_ids)]:
-            return draft
+        if is_cut := kept != [*map(len, draft.token_ids)]:
+            draft = _cut(draft, kept)
+        if is_cut or has_moved:
+            self._warn()
+        with self._by_name():
+            check_distributions(draft)
+        return draft
+
+    @contextmanager
+    def _by_name(self) -> Iterator[None]:
+        """Say of what is wrong with a draft who gave it."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"the drafter {self._name!r} gave {error}") from None
+
+    def _warn(self) -> None:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "the drafter %r drafts what it may not: see count_slots, may_guess and the size of"
-                " the vocabulary; such drafts are dropped",
+                "the drafter %r does what it may not: see count_slots, may_guess and the size of"
+                " the vocabulary; certain are only tokens that a grammar leaves no choice about,"
+                " and matchers have to be left where they were. Such drafts are dropped",
                 self._name,
             )
-        return _cut(draft, kept)
 
-    def _check(self, batch: Batch, draft: Draft) -> None:
-        num_requests = len(batch.requests)
-        for name in ("token_ids", "probs", "is_forced", "num_certain"):
-            if len(getattr(draft, name)) != num_requests:
-                raise ValueError(
-                    f"the drafter {self._name!r} gave {len(getattr(draft, name))} {name} for"
-                    f" {num_requests} requests"
-                )
-        for q, token_ids, num_certain in zip(
-            draft.probs, draft.token_ids, draft.num_certain, strict=True
-        ):
-            shape = (len(token_ids) - num_certain, self._vocab_size)
-            if q is not None and q.shape != shape:
-                raise ValueError(
-                    f"the drafter {self._name!r} gave probs of the shape {tuple(q.shape)}, and"
-                    f" guesses need {shape}"
-                )
+    def _propose_in_place(self, batch: Batch) -> tuple[object, bool]:
+        """What the other gives, and whether it has left any matcher elsewhere."""
+        lent: list[tuple[ScheduledRequest, TrackedMatcher]] = []
+        for scheduled in batch.requests:
+            if scheduled.request.matcher is not None:
+                matcher = scheduled.request.matcher = TrackedMatcher(scheduled.request.matcher)
+                lent.append((scheduled, matcher))
+        has_moved = False
+        try:
+            draft: object = self._inner.propose(batch)
+        finally:
+            for scheduled, matcher in lent:
+                has_moved |= matcher.num_moved != 0
+                put_back(scheduled.request, matcher)
+                scheduled.request.matcher = matcher.inner
+        return draft, has_moved
 
-    def _count_kept(self, scheduled: ScheduledRequest, token_ids: Any, num_certain: int) -> int:
+    def _count_kept(
+        self, scheduled: ScheduledRequest, token_ids: Sequence[int], num_certain: int
+    ) -> int:
         limit = min(count_slots(scheduled), len(token_ids))
         if not scheduled.may_guess:
             limit = min(limit, num_certain)
+        certain = self._certain(scheduled, min(limit, num_certain))
         for place in range(limit):
             if not 0 <= token_ids[place] < self._vocab_size:
                 return place
+            if place < num_certain and token_ids[place] != certain[place]:
+                return place
         return limit
+
+    def _certain(self, scheduled: ScheduledRequest, limit: int) -> list[int | None]:
+        """So many tokens that are certain, None for those that no grammar leaves no choice of."""
+        request, certain = scheduled.request, list[int]()
+        if limit > 0 and request.matcher is not None:
+            matcher = TrackedMatcher(request.matcher)
+            with left_in_place(request, matcher):
+                certain = take_certain(scheduled, matcher, limit, self._stop_token_ids)
+        return [*certain, *[None] * (limit - len(certain))]
 
 
 def _cut(draft: Draft, kept: list[int]) -> Draft:
@@ -114,4 +150,4 @@ def make_custom(vocabulary: Vocabulary, config: SpeculativeConfig) -> Drafter:
         raise InvalidRequest(
             f"the drafter {config.model!r} could not be made of (vocabulary, config): {error}"
         ) from error
-    return CheckedDrafter(drafter, config.model, vocabulary.vocab_size)
+    return CheckedDrafter(drafter, config.model, vocabulary)

@@ -84,7 +84,7 @@ def left_in_place(request: Request, matcher: TrackedMatcher) -> Iterator[None]:
     """Put the request's matcher back in the end, and let what has failed in it be.
 
     It may be well but for what was asked of it; if it is not, its request fails when its rows are
-    filled. One that cannot be put back fails its request here.
+    filled.
     """
     num_before = matcher.num_moved
     try:
@@ -92,8 +92,18 @@ def left_in_place(request: Request, matcher: TrackedMatcher) -> Iterator[None]:
     except MatcherFailed:
         pass
     finally:
-        try:
-            matcher.rollback(matcher.num_moved - num_before)
-        except MatcherFailed as error:
-            request.error = EngineError(f"the grammar failed: {error}")
-            request.error.__cause__ = error
+        put_back(request, matcher, num_before)
+
+
+def put_back(request: Request, matcher: TrackedMatcher, num_moved: int = 0) -> None:
+    """Move a request's matcher back to where it was moved by so many tokens, if it is elsewhere.
+
+    Where that fails the request does: nobody knows where its matcher stands.
+    """
+    try:
+        if matcher.num_moved < num_moved:
+            raise MatcherFailed("it was taken back behind its text's end while it was drafted for")
+        matcher.rollback(matcher.num_moved - num_moved)
+    except MatcherFailed as error:
+        request.error = EngineError(f"the grammar failed: {error}")
+        request.error.__cause__ = error

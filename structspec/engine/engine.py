@@ -10,6 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from structspec.drafters.base import Drafter
+from structspec.drafters.faults import FaultTolerantDrafter
 from structspec.engine.batch import (
     Batch,
     Draft,
@@ -114,7 +115,7 @@ class Engine:
         pace: Pace | None = None,
     ) -> None:
         self.scheduler = scheduler
-        self._drafter = drafter
+        self._drafter: Drafter = FaultTolerantDrafter(drafter, scheduler.recorder.drafter_failed)
         self._runner = runner
         self._masker = masker
         self._sampler = sampler
