@@ -63,6 +63,25 @@ def test_answers_are_those_of_the_same_model_here(
     assert there.response_metadata == here.response_metadata
 
 
+@pytest.mark.parametrize("mode", ["raw", "processed"])
+def test_logprobs_are_those_of_the_same_model_here(
+    remote: ChatStructSpec, model: ChatStructSpec, mode: str
+) -> None:
+    asked = {"logprobs": 2, "logprobs_mode": mode, "max_tokens": 5}
+    here, there = (llm.invoke(ASK, **asked).response_metadata for llm in (model, remote))
+    first, *rest = remote.stream(ASK, **asked)
+    streamed = sum(rest, first).response_metadata
+    assert len(there["logprobs"]["content"]) == 5
+    for one in (there, streamed):
+        for mine, other in zip(
+            here["logprobs"]["content"], one["logprobs"]["content"], strict=True
+        ):
+            assert (mine["id"], mine["bytes"]) == (other["id"], other["bytes"])
+            assert mine["logprob"] == pytest.approx(other["logprob"], abs=1e-3)
+            best = [[top["token"] for top in told["top_logprobs"]] for told in (mine, other)]
+            assert best[0] == best[1] and len(best[0]) <= 2
+
+
 async def test_streams_come_in_pieces(remote: ChatStructSpec) -> None:
     chunks = [chunk async for chunk in remote.astream("Hello")]
     assert len(chunks) > 3

@@ -52,6 +52,17 @@ def test_it_says_what_the_engine_here_would_say(remote: StructSpec, local: Struc
         )
 
 
+def test_logprobs_are_those_of_the_engine_here(remote: StructSpec, local: StructSpec) -> None:
+    asked = {"max_tokens": 5, "logprobs": 2}
+    there, here = (llm.chat(ASK, **asked).logprobs for llm in (remote, local))
+    assert len(there) == 5
+    for one, other in zip(there, here, strict=True):
+        assert [told.bytes for told in one] == [told.bytes for told in other]
+        assert [told.logprob for told in one] == pytest.approx(
+            [told.logprob for told in other], abs=1e-4
+        )
+
+
 def test_streams_and_event_loops_one_after_the_other(remote: StructSpec) -> None:
     async def ask() -> list[object]:
         stream = await remote.astream_structured_predict(Flat, PROMPT, text="x")
