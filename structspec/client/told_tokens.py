@@ -46,7 +46,7 @@ def token_fields(
 ) -> dict[str, tuple[Any, ...]]:
     """The fields of a Generation that were asked for; raises ServerError if one was not told.
 
-    An answer without text need have none: it may be calls, of whose tokens most servers are silent.
+    An answer without text need have none: it may be calls, of whose tokens some servers are silent.
     """
     fields: dict[str, tuple[Any, ...]] = {}
     for name, read in _READ.items():

@@ -148,8 +148,18 @@ def test_so_it_is_awaited(toy: LLM, url: str) -> None:
 def test_calls_of_tools_are_told_of_token_by_token(client: Client) -> None:
     tool = {"type": "function", "function": {"name": "look", "parameters": CLOSED}}
     tools = Tools([tool], choice="required", parallel=False)
-    generation = client.generate_raw(PROMPT, grammar=tools, logprobs=0)
+    generation = client.generate_raw(PROMPT, grammar=tools, logprobs=0, **PLAIN)
     [call] = generation.value
     written = b"".join(one.data for one in generation.logprobs)
     assert call.name == "look" and b"look" in written and b'"a"' in written
-    assert all(one.logprob <= 0 for one in generation.logprobs)
+    turn = make_turn(
+        client._service,
+        [{"role": "user", "content": PROMPT}],
+        {"logprobs": 0, **PLAIN},
+        [tool],
+        "required",
+        parallel=False,
+    )
+    *_, said = stream(client._service, turn)
+    assert isinstance(said, Said) and said.calls[0].name == "look"
+    assert b"look" in b"".join(bytes(entry["bytes"]) for entry in said.logprobs or ())
