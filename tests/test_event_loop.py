@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from structspec.event_loop import in_event_loop
+from structspec.event_loop import handed_over_together, in_event_loop
 
 
 def test_every_call_of_every_thread_is_made_in_its_order() -> None:
@@ -75,3 +75,32 @@ def test_a_loop_that_is_gone_is_told_nothing_and_not_kept() -> None:
     tell(3)
     tell(4)
     assert loop() is None
+
+
+def test_a_loop_is_woken_when_all_that_belongs_together_was_told() -> None:
+    heard: list[int] = []
+    wakes_within: list[int] = []
+
+    async def listen() -> int:
+        loop = asyncio.get_running_loop()
+        wake, wakes = loop.call_soon_threadsafe, []
+        loop.call_soon_threadsafe = lambda *call: wakes.append(wake(*call))  # type: ignore
+        tells = [in_event_loop(heard.append) for _ in range(3)]
+
+        def tell_all() -> None:
+            with handed_over_together():
+                for index, tell in enumerate(tells):
+                    tell(index)
+                    wakes_within.append(len(wakes))
+
+        thread = threading.Thread(target=tell_all)
+        thread.start()
+        thread.join()
+        wakes_for_news = len(wakes)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return wakes_for_news
+
+    assert asyncio.run(listen()) == 1
+    assert wakes_within == [0, 0, 0]
+    assert heard == [0, 1, 2]

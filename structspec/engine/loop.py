@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from structspec.engine.engine import Engine
 from structspec.engine.log_line import LogLine
 from structspec.engine.news_rounds import NewsRounds
 from structspec.errors import Cancelled, EngineError, StructspecError
+from structspec.event_loop import handed_over_together
 from structspec.models.out_of_memory import release_memory
 from structspec.request import Request
 
@@ -150,8 +151,7 @@ class EngineLoop:
                 self._take_inbox()
                 news = self._engine.step()
                 is_idle = self._engine.is_idle
-                for request in self._rounds.take(news, is_last=is_idle):
-                    self._tell(request)
+                self._tell_all(self._rounds.take(news, is_last=is_idle))
                 log_line.tick()
                 if is_idle and not news:
                     self._sleep()
@@ -163,8 +163,7 @@ class EngineLoop:
             self._is_closed = True
             self._last_error = last_error
         self._take_inbox()
-        for request in self._engine.scheduler.fail_all(last_error):
-            self._tell(request)
+        self._tell_all(self._engine.scheduler.fail_all(last_error))
         del self._engine
         release_memory()
 
@@ -177,6 +176,12 @@ class EngineLoop:
             if not self._inbox and not self._is_closed:
                 # A time-out all the same: nobody is to wait for ever for a wake-up that got lost.
                 self._wake.wait(0.05 if self._engine.scheduler.has_requests else None)
+
+    def _tell_all(self, requests: Sequence[Request]) -> None:
+        if requests:
+            with handed_over_together():
+                for request in requests:
+                    self._tell(request)
 
     def _tell(self, request: Request) -> None:
         listener = self._listeners[request.request_id]

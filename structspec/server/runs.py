@@ -65,26 +65,41 @@ def _tell_finished(tell: Callable[[], None], news: News) -> None:
 
 async def read_all(service: Service, prepared: Sequence[Prepared]) -> AsyncIterator[Piece]:
     """Pieces of all of them as they come; those of one that piled up meanwhile are one."""
-    news: asyncio.Queue[tuple[int, News]] = asyncio.Queue()
-
-    def put(index: int, one: News) -> None:
-        news.put_nowait((index, one))
-
+    inbox = _Inbox()
     running = set(range(len(prepared)))
     try:
         for index, one in enumerate(prepared):
-            service.start(one, in_event_loop(partial(put, index)), is_streamed=True)
+            service.start(one, in_event_loop(partial(inbox.put, index)), is_streamed=True)
         while running:
-            waiting = [await news.get()]
-            while not news.empty():
-                waiting.append(news.get_nowait())
-            for piece in _joined(waiting):
+            for piece in _joined(await inbox.take()):
                 if piece.is_finished:
                     running.discard(piece.index)
                 yield piece
     finally:
         for index in running:
             service.cancel(prepared[index])
+
+
+class _Inbox:
+    """News that one task waits for and takes all at once; cheaper than an asyncio.Queue."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, News]] = []
+        self._reader: asyncio.Future[None] | None = None
+
+    def put(self, index: int, news: News) -> None:
+        """Add to it; the task runs soon."""
+        self._waiting.append((index, news))
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    async def take(self) -> list[tuple[int, News]]:
+        """All there is, once there is any."""
+        if not self._waiting:
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
 
 def _joined(waiting: Sequence[tuple[int, News]]) -> list[Piece]:
