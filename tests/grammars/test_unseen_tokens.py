@@ -135,7 +135,7 @@ def walk_along(
             allowed = [token_ids[place : place + 1] for token_ids, place in some]
         if kind == "ahead":
             guesses = [up_to_stop(token_ids, filler.vocabulary) for token_ids, _ in some]
-            limits = [(number + 5 * i) % 40 for i in range(len(same))]
+            limits = [(number + 5 * i) % 140 for i in range(len(same))]
             looks = [Look(*look) for look in zip(matchers, guesses, limits, strict=True)]
             expected = look_each([Look(*look) for look in zip(same, guesses, limits, strict=True)])
             assert filler.look_ahead(looks) == expected
