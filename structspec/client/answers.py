@@ -191,19 +191,17 @@ class StreamReader:
         if kind != "data" or (data := data.strip()) == "[DONE]":
             self._is_done |= kind == "data"
             return ""
-        try:
+        with reading("stream", data):
             chunk = json.loads(data)
-            if "error" in chunk:
-                told = read_error(data)
-                raise of_request(told, str(told.get("message")), self._held)
+            is_error = "error" in chunk
+        if is_error:
+            told = read_error(data)
+            raise of_request(told, str(told.get("message")), self._held)
+        with reading("stream", data):
             read_usage(self.said, chunk.get("usage"))
             self.said.tokens.take_prompt(chunk)
             choices = chunk.get("choices") or ()
             return self._take(choices[0]) if choices else ""
-        except (LookupError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise ServerError(
-                f"a piece of the server's stream cannot be read ({error!r}): {data[:300]}"
-            ) from None
 
     def _take(self, choice: Mapping[str, Any]) -> str:
         said, delta = self.said, choice.get("delta") or {}

@@ -161,7 +161,9 @@ def test_an_error_in_a_stream_has_our_type(connect: Connect) -> None:
 
 
 def test_a_stream_that_cannot_be_read_is_an_error(connect: Connect) -> None:
-    for line in ("data: {", "data: 3", 'data: {"choices": [3]}'):
+    deep, long = "[" * 100_000, "9" * 10_000
+    for said in ("{", "3", '{"choices": [3]}', deep, f'{{"usage": {long}}}'):
+        line = f"data: {said}"
         with pytest.raises(ServerError, match="cannot be read"):
             connect(Fake("vllm", Lines(f"{line}\n\n"))).stream("?")
 

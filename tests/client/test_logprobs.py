@@ -5,11 +5,12 @@ The forms are those of OpenAI's reference, and of vLLM, SGLang and llama.cpp's s
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from structspec import (
@@ -323,3 +324,30 @@ def test_what_is_written_in_openais_form_is_read_as_it_was(told: list[Any]) -> N
     tokens = ToldTokens([{"content": sent[:2]}, {"content": None}, {"content": sent[2:]}])
     fields = token_fields(tokens, {"logprobs": 3}, has_text=False)
     assert fields == {"logprobs": tuple(entries)}
+
+
+ODD = st.none() | st.booleans() | st.floats() | st.sampled_from([7, 300, 10**400, "h", [], {}])
+ENTRIES = st.fixed_dictionaries(
+    {},
+    optional={
+        **{"token": st.just("h") | ODD, "decoded_token": ODD, "rank": ODD, "id": st.just(1) | ODD},
+        **{"logprob": st.just(-1.0) | ODD, "masked_logprob": st.just(0) | ODD, "drafter": ODD},
+        **{"bytes": st.lists(ODD, max_size=1) | ODD, "origin": st.just("sampled") | ODD},
+        **{"top_logprobs": st.just([{"token": "h", "logprob": -1}]) | ODD, "top": ODD},
+    },
+)
+PIECES = st.one_of(
+    ODD,
+    st.builds(lambda entry: {"content": [entry], "tokens": [entry]}, ENTRIES | ODD),
+    st.builds(lambda key, entry: [None, {key: entry}], st.sampled_from(["1", "x"]), ENTRIES | ODD),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@example({"content": [{"token": "h", "logprob": 10**400}]}, "logprobs")  # no float
+@given(PIECES, st.sampled_from(["logprobs", "token_details", "prompt_logprobs"]))
+def test_whatever_a_server_says_is_read_or_an_error_with_a_type(said: Any, name: str) -> None:
+    tokens = ToldTokens([said], [said], [said])
+    with contextlib.suppress(ServerError):
+        told = token_fields(tokens, {name: 1}, has_text=True)[name]
+        assert all(isinstance(one, TokenLogprob | TokenDetail) for one in told)
