@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -23,46 +21,13 @@ from structspec.engine.batch import Batch, Draft, DraftSource, guessed
 from structspec.engine.pace import Pace
 from structspec.masking import Masker
 from tests.drafters.toy import batch_of, start
+from tests.drafters.wild import Wild
 from tests.engine.coupled import CoupledSampler, FicklePace
 from tests.engine.toy import VOCABULARY, RandomDrafter, ToyEngine, greedy_alone
 from tests.engine.toy_grammar import CertainMatcher, ToyGrammar, ready
 
 VOCAB_SIZE = VOCABULARY.vocab_size
 GRAMMARS = (("aabc", "aabb"), ("abcabc",), ("cab", "b", "cb"))
-
-
-class Wild:
-    """Any draft, or none at all; matchers anywhere."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def propose(self, batch: Batch) -> object:
-        for scheduled in batch.requests:
-            if scheduled.request.matcher is not None and self._random.random() < 0.5:
-                for _ in range(self._random.randint(0, 3)):
-                    scheduled.request.matcher.accept(self._random.randint(0, 4))
-        draft = guessed([self._tokens() for _ in batch.requests])
-        if self._random.random() < 0.5:
-            num_certain = [self._random.randint(0, len(ids)) for ids in draft.token_ids]
-            draft = replace(draft, num_certain=num_certain)
-        wild: list[Callable[[], object]] = [
-            lambda: None,
-            lambda: 1 // 0,
-            lambda: draft.token_ids,
-            lambda: replace(draft, token_ids=draft.token_ids[1:]),
-            lambda: replace(draft, token_ids=[["a", 1.5, None]] * len(batch.requests)),
-            lambda: replace(draft, token_ids=None),
-            lambda: replace(draft, num_certain=[99] * len(batch.requests)),
-            lambda: replace(draft, is_forced=[[]] * len(batch.requests)),
-            lambda: replace(draft, sources=[[DraftSource("mine", 1)]] * len(batch.requests)),
-            lambda: replace(draft, num_hopeful=self._random.randint(-9, 9)),
-        ]
-        return self._random.choice(wild)() if self._random.random() < 0.3 else draft
-
-    def _tokens(self) -> list[int]:
-        some = range(self._random.randint(0, 9))
-        return [self._random.randint(-3, VOCAB_SIZE + 3) for _ in some]
 
 
 class Fixed:

@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 from structspec.bitmask import allocate_bitmask
 from structspec.config import EngineConfig, SpeculativeConfig
 from structspec.drafters.registry import make_drafter
+from structspec.engine.cost_model import CostModel
 from structspec.engine.device_sampler import DeviceSampler
+from structspec.engine.draft_length import AdaptiveLengths, DraftLengths, TableLengths
 from structspec.engine.lanes import Lanes
 from structspec.engine.pace import Pace
 from structspec.errors import Cancelled, NothingAllowed
@@ -33,6 +35,7 @@ from structspec.reasoning_boundary import BEFORE, REASONING, Boundary, State
 from structspec.reasoning_matcher import ReasoningBound
 from structspec.reasoning_progress import ReasoningProgress
 from structspec.request import FinishReason, Request, RequestStatus, SamplingParams
+from structspec.speculation import Speculation
 from tests.engine.coupled import FicklePace, HopefulPace
 from tests.engine.toy import LIMITER, STOP, VOCABULARY, ToyEngine, hashed_logits
 from tests.engine.toy_grammar import ToyGrammar
@@ -92,7 +95,7 @@ class Ask:
             self.params.max_tokens,
             Future() if is_constrained else None,
             LIMITER.limit(self.params, wrappers, is_constrained=is_constrained),
-            progress,
+            reasoning=progress,
             prediction_token_ids=self.prediction or (),
         )
 
@@ -154,6 +157,15 @@ PARAMS = st.builds(
     stop=st.sampled_from([(), (), ("ca",), ("b", "aa")]),
     ignore_eos=st.booleans(),
     speculative=st.sampled_from([True, True, True, False]),
+    speculation=st.sampled_from(
+        [
+            Speculation(),
+            Speculation(),
+            Speculation(num_speculative_tokens=1),
+            Speculation(num_speculative_tokens=99, drafters=("ngram", "forced")),
+            Speculation(drafters=("prediction",)),
+        ]
+    ),
     logprobs=st.none() | st.sampled_from([0, 2]),
     logprobs_mode=st.just("processed"),
     prompt_logprobs=st.none() | st.just(1),
@@ -172,6 +184,10 @@ ASKS = st.builds(
     compiled_after=st.integers(0, 5),
     cancelled_at=st.sampled_from([None, None, None, 9, 15]),
 )
+METHODS = (
+    *("hybrid", "hybrid", "suffix", "ngram", "ngram_gpu", "prediction", "forced"),
+    "custom_class",
+)
 PACES = {
     "by turns": lambda seed: FicklePace(0.25, seed),
     "looked at afterwards": lambda seed: HopefulPace(),
@@ -186,8 +202,12 @@ def make_toy(config: EngineConfig, pace: str | None, seed: int) -> ToyEngine:
     drafter = make_drafter(
         VOCABULARY, config.speculative, step_seconds=lambda _: chance.choice([0.0, 1e9])
     )
+    table = config.speculative.num_speculative_tokens_per_batch_size
+    lengths: DraftLengths | None = None if table is None else TableLengths(table)
+    if table is None and chance.random() < 0.5:
+        lengths = AdaptiveLengths(CostModel({1: 1.0, 8: chance.choice([1.0, 4.0])}))
     if pace is None:
-        return ToyEngine(config, drafter, masker=Masker(VOCABULARY))
+        return ToyEngine(config, drafter, masker=Masker(VOCABULARY), draft_lengths=lengths)
     last = torch.zeros(400, dtype=torch.int64)
     sampler = DeviceSampler(VOCABULARY, [400], 4, last, Lanes(last.device), lambda rows: rows, 3)
     return ToyEngine(
@@ -198,6 +218,7 @@ def make_toy(config: EngineConfig, pace: str | None, seed: int) -> ToyEngine:
         runs_ahead=True,
         pace=PACES[pace](seed),
         draws_early=pace != "as measured",
+        draft_lengths=lengths,
     )
 
 
@@ -205,7 +226,9 @@ def make_toy(config: EngineConfig, pace: str | None, seed: int) -> ToyEngine:
 @given(
     asks=st.lists(ASKS, min_size=1, max_size=5),
     pace=st.none() | st.sampled_from(sorted(PACES)),
-    method=st.sampled_from(["hybrid", "hybrid", "suffix", "ngram", "prediction", "forced"]),
+    method=st.sampled_from(METHODS),
+    num_speculative_tokens=st.sampled_from([1, 4, 4, 50]),
+    table=st.none() | st.just([(1, 1, 1), (2, 2, 0)]),
     block_size=st.integers(1, 4),
     num_more_blocks=st.sampled_from([0, 5, 60]),
     budget=st.sampled_from([1, 5, 24, 200]),
@@ -217,6 +240,8 @@ def test_each_request_writes_what_it_would_write_alone(
     asks: list[Ask],
     pace: str | None,
     method: str,
+    num_speculative_tokens: int,
+    table: list[tuple[int, int, int]] | None,
     block_size: int,
     num_more_blocks: int,
     budget: int,
@@ -230,7 +255,12 @@ def test_each_request_writes_what_it_would_write_alone(
         max_num_requests=3,
         max_num_batched_tokens=budget,
         max_num_draft_tokens=num_draft_tokens,
-        speculative=SpeculativeConfig(method=method, num_speculative_tokens=4),
+        speculative=SpeculativeConfig(
+            method=method,
+            model="tests.drafters.wild.Anything" if method == "custom_class" else None,
+            num_speculative_tokens=num_speculative_tokens,
+            num_speculative_tokens_per_batch_size=table,
+        ),
     )
     toy = make_toy(config, pace, seed)
     requests = [ask.request(index) for index, ask in enumerate(asks)]
@@ -283,5 +313,17 @@ def check(alone: Alone, request: Request) -> None:
     num_missing = stats.num_accepted + stats.num_target_steps - len(written)
     assert 0 <= num_missing <= 1 + stats.num_refused
     assert stats.num_accepted + stats.num_invalid <= stats.num_drafted
-    assert stats.num_drafted == sum(stats.drafted_by_source.values())
     assert params.speculative or not stats.num_drafted
+    assert stats.num_drafted == sum(stats.drafted_by_source.values())
+    assert stats.num_accepted == sum(stats.accepted_by_source.values())
+    for source, num_accepted in stats.accepted_by_source.items():
+        assert num_accepted <= stats.drafted_by_source[source]
+    for lengths, num_tokens, per_position in (
+        (stats.draft_lengths, stats.num_drafted, stats.drafted_per_position),
+        (stats.accepted_lengths, stats.num_accepted, stats.accepted_per_position),
+    ):
+        assert sum(lengths) == stats.num_drafts
+        assert sum(per_position) == num_tokens
+        assert per_position == sorted(per_position, reverse=True)
+    most = params.speculation.num_speculative_tokens
+    assert most is None or len(stats.draft_lengths) <= most + 1

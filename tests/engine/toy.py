@@ -14,6 +14,7 @@ import torch
 from structspec.config import EngineConfig
 from structspec.engine.batch import Batch, Draft, Mask, SamplerOutput, guessed, no_mask
 from structspec.engine.block_manager import BlockManager
+from structspec.engine.draft_length import DraftLengths
 from structspec.engine.engine import Engine, Sampler
 from structspec.engine.model_runner import known_token_ids
 from structspec.engine.pace import Pace
@@ -144,6 +145,7 @@ class ToyEngine:
         pace: Pace | None = None,
         num_free_tokens: int = 1,
         draws_early: bool = False,
+        draft_lengths: DraftLengths | None = None,
     ) -> None:
         assert config.num_blocks is not None
         config = config.resolved("cpu")
@@ -157,6 +159,7 @@ class ToyEngine:
             config.num_blocks * config.block_size,
             num_free_tokens=num_free_tokens,
             draws_early=draws_early,
+            draft_lengths=draft_lengths,
         )
         self.runner = ToyRunner(config.num_blocks, config.block_size, conditional)
         self.engine = Engine(
