@@ -18,7 +18,7 @@ from structspec.engine.device_sampler import DeviceSampler
 from structspec.engine.draft_length import AdaptiveLengths, DraftLengths, TableLengths
 from structspec.engine.engine import Engine, Sampler
 from structspec.engine.lanes import Lanes
-from structspec.engine.memory import max_num_logits_rows
+from structspec.engine.memory import max_num_drafts, max_num_logits_rows
 from structspec.engine.model_runner import ModelRunner
 from structspec.engine.pace import Pace
 from structspec.engine.rejection_sampler import RejectionSampler
@@ -134,11 +134,10 @@ def _device_parts(loaded: LoadedModel, config: EngineConfig) -> _Parts:
     lanes = Lanes(device)
     last_token_ids = torch.zeros(max_num_logits_rows(config), dtype=torch.int64, device=device)
     runner = DeviceRunner(loaded.network, config, last_token_ids)
-    num_drafts = config.speculative.num_speculative_tokens
     sampler = DeviceSampler(
         loaded.tokenizer.vocabulary,
         runner.logits_sizes,
-        num_drafts,
+        max_num_drafts(config),
         last_token_ids,
         lanes,
         runner.head,

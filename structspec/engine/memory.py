@@ -138,6 +138,11 @@ def max_num_logits_rows(engine: EngineConfig) -> int:
     return min(most, engine.max_num_batched_tokens)
 
 
+def max_num_drafts(engine: EngineConfig) -> int:
+    """The most drafts that one request can have in a step."""
+    return min(engine.speculative.num_speculative_tokens, engine.max_num_draft_tokens)
+
+
 def run_largest_step(network: Network, engine: EngineConfig) -> None:
     """A step with as many rows and logits as the scheduler may ask for; its output is noise.
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from structspec import Speculation, SpeculativeConfig
+from structspec import EngineConfig, Speculation, SpeculativeConfig
 from structspec.drafters.registry import make_drafter
+from structspec.engine.memory import max_num_drafts
 from structspec.engine.pace import Pace
 from structspec.errors import Cancelled
 from structspec.request import RequestStatus
@@ -140,3 +141,21 @@ def test_a_step_without_a_guess_is_not_the_last_that_could_guess(method):
     watched.run()
     ask.check(request)
     assert request.stats.num_drafted > 0
+
+
+@pytest.mark.parametrize("method", ["prediction", "suffix", "ngram", "ngram_gpu", "hybrid"])
+@pytest.mark.parametrize("num_draft_tokens", [0, 1, 7])
+def test_of_any_number_of_tokens_what_a_step_has_room_for_is_drafted(method, num_draft_tokens):
+    wish = SpeculativeConfig(method=method, num_speculative_tokens=10**9)
+    config = EngineConfig(
+        num_blocks=60, block_size=4, max_num_draft_tokens=num_draft_tokens, speculative=wish
+    )
+    toy = ToyEngine(config, make_drafter(VOCABULARY, wish))
+    ask = Ask(max_tokens=40, ignore_eos=True)
+    request = ask.start(toy)
+    request.prediction_token_ids = ask.written_alone()
+    toy.run([request])
+    ask.check(request)
+    longest = len(request.stats.drafted_per_position)
+    assert longest <= max_num_drafts(config) == num_draft_tokens
+    assert method in ("suffix", "ngram", "ngram_gpu") or longest == num_draft_tokens
