@@ -87,12 +87,33 @@ class WrappedMatcher:
         """
         return None
 
+    def passes(self, num_tokens: int) -> bool:
+        """Whether the matcher inside alone can be moved by so many tokens, to be told by `passed`.
+
+        Those that it takes are those that this one would.
+        """
+        return False
+
+    def passed(self, num_tokens: int) -> None:
+        """The matcher inside was moved by so many tokens."""
+
     def narrow(self, job: FillJob, bitmask: Bitmask, num_valid: int) -> int:
         """Make this matcher's rows of those inside, which take so many drafts; how many it takes.
 
         Raises DeadEnd for the first row only.
         """
         return num_valid
+
+
+class LateWrapper(Wrapper, Protocol):
+    """One that need not be there from the start."""
+
+    @property
+    def wrap_at(self) -> int:
+        """How many tokens of output are taken before it has to be there."""
+
+    def behind(self, matcher: Matcher, num_tokens: int) -> Matcher:
+        """A matcher around one that has taken so many tokens."""
 
 
 class FreeMatcher:
@@ -174,23 +195,73 @@ class WrappedMatching:
 
         DeadEnd where those were the stop tokens of a dead end behind a draft.
         """
-        errors = take_each(moves)
-        return [
-            error and self._reason(matcher, error)
-            for (matcher, _), error in zip(moves, errors, strict=True)
-        ]
+        passing, others = self._split([(matcher, len(ids)) for matcher, ids in moves])
+        errors: list[Exception | None] = [None] * len(moves)
+        if passing:
+            found = self._inside.take_shown([_inner(moves[index]) for index in passing])
+            for index, error in zip(passing, found, strict=True):
+                errors[index] = error
+                _as_wrapped(moves[index][0]).passed(len(moves[index][1]))
+        for index, error in zip(others, take_each([moves[i] for i in others]), strict=True):
+            errors[index] = error and self._reason(moves[index][0], error)
+        return errors
 
     def take_unseen(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move each matcher up to the first token that it refuses; how many it took."""
-        return take_allowed(moves)
+        passing, others = self._split([(matcher, len(ids)) for matcher, ids in moves])
+        counts: dict[int, int | Exception] = {}
+        if passing:
+            found = self._inside.take_unseen([_inner(moves[index]) for index in passing])
+            for index, count in zip(passing, found, strict=True):
+                counts[index] = count
+                _as_wrapped(moves[index][0]).passed(count if isinstance(count, int) else 0)
+        counts |= zip(others, take_allowed([moves[index] for index in others]), strict=True)
+        return [counts[index] for index in range(len(moves))]
 
     def take_first(self, moves: Sequence[Move]) -> list[int | Exception]:
         """Move each matcher by the first of its tokens that it takes; which it was."""
-        return take_first_allowed(moves)
+        passing, others = self._split([(matcher, 1) for matcher, _ in moves])
+        places: dict[int, int | Exception] = {}
+        if passing:
+            found = self._inside.take_first([_inner(moves[index]) for index in passing])
+            for index, place in zip(passing, found, strict=True):
+                places[index] = place
+                is_taken = isinstance(place, int) and place < len(moves[index][1])
+                _as_wrapped(moves[index][0]).passed(int(is_taken))
+        places |= zip(others, take_first_allowed([moves[i] for i in others]), strict=True)
+        return [places[index] for index in range(len(moves))]
 
     def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
-        """Look ahead of matchers one by one."""
-        return look_each(looks)
+        """Look ahead of matchers, those one by one that nothing inside can be asked for."""
+        passing, others = self._split([(look.matcher, look.limit) for look in looks])
+        seen: dict[int, Seen | Exception] = {}
+        if passing:
+            inner = [
+                looks[index]._replace(matcher=_as_wrapped(looks[index].matcher).inner)
+                for index in passing
+            ]
+            seen |= zip(passing, self._inside.look_ahead(inner), strict=True)
+        seen |= zip(others, look_each([looks[index] for index in others]), strict=True)
+        return [seen[index] for index in range(len(looks))]
+
+    @property
+    def _inside(self) -> BatchMatching:
+        assert self._backend is not None
+        return self._backend
+
+    def _split(self, moves: Sequence[tuple[Matcher, int]]) -> tuple[list[int], list[int]]:
+        """Which of them the matchers right inside, those of the backend, can be moved by."""
+        passing: list[int] = []
+        others: list[int] = []
+        for index, (matcher, num_tokens) in enumerate(moves):
+            may_pass = (
+                self._backend is not None
+                and isinstance(matcher, WrappedMatcher)
+                and not isinstance(matcher.inner, WrappedMatcher)
+                and matcher.passes(num_tokens)
+            )
+            (passing if may_pass else others).append(index)
+        return passing, others
 
     def _reason(self, matcher: Matcher, error: Exception) -> Exception:
         try:
@@ -201,5 +272,14 @@ class WrappedMatching:
 
 
 def _wrapped(job: FillJob) -> WrappedMatcher:
-    assert isinstance(job.matcher, WrappedMatcher)
-    return job.matcher
+    return _as_wrapped(job.matcher)
+
+
+def _as_wrapped(matcher: Matcher) -> WrappedMatcher:
+    assert isinstance(matcher, WrappedMatcher)
+    return matcher
+
+
+def _inner(move: Move) -> Move:
+    matcher, token_ids = move
+    return _as_wrapped(matcher).inner, token_ids

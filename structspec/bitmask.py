@@ -33,3 +33,10 @@ def unpack_row(row: NDArray[np.int32], vocab_size: int) -> NDArray[np.bool_]:
     """One bool per token: bit v % 32 of word v // 32."""
     bits = np.unpackbits(row.view(np.uint8), bitorder="little")
     return bits[:vocab_size].astype(bool)
+
+
+def pack_row(allowed: NDArray[np.bool_], row: NDArray[np.int32]) -> None:
+    """Write one bool per token into a row."""
+    row[:] = 0
+    packed = np.packbits(allowed, bitorder="little")
+    row.view(np.uint8)[: len(packed)] = packed

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from structspec.bitmask import allocate_bitmask, unpack_row
+from structspec.bitmask import allocate_bitmask, pack_row, unpack_row
 from structspec.constraint import Constraint, JsonSchema
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
 from structspec.grammars.wrapping import WrappedMatcher, Wrapper
@@ -236,7 +236,5 @@ class ClosingMatcher(WrappedMatcher):
         fitting = self._table.fitting(position, allowed, num_left)
         if not fitting.any():
             return False
-        row[:] = 0
-        packed = np.packbits(fitting, bitorder="little")
-        row.view(np.uint8)[: len(packed)] = packed
+        pack_row(fitting, row)
         return True

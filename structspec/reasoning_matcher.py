@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
+from structspec.ending_search import EndingSearch
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.reasoning_boundary import (
@@ -34,7 +35,8 @@ class ReasoningBound:
 
     `limit` is how many tokens of reasoning there may be at most, None where only `max_tokens`, of
     which `answer_share` is kept for the answer, bounds them. With `is_required` the start marker
-    is written where it does not stand in the prompt already.
+    is written where it does not stand in the prompt already. Where the matcher inside does not know
+    how long an answer is at least, an `ending` finds a short one.
     """
 
     boundary: Boundary
@@ -43,6 +45,7 @@ class ReasoningBound:
     limit: int | None = None
     answer_share: float = 0.25
     is_required: bool = False
+    ending: EndingSearch | None = None
 
     def around(self, matcher: Matcher) -> ReasoningMatcher:
         """A matcher at the start of the output."""
@@ -51,13 +54,21 @@ class ReasoningBound:
             matcher,
             self.boundary,
             self.initial,
-            self._count_reasoning(matcher.tokens_to_end() or 0),
+            self._count_reasoning(self._count_answer(matcher)),
             is_required=self.is_required,
         )
 
     def widen(self, row: Row | None) -> Row | None:
         """None: nearly everything may stand in reasoning."""
         return None
+
+    def _count_answer(self, matcher: Matcher) -> int:
+        """How many tokens a short answer takes, its stop token too; 0 where that is not known."""
+        num_to_end = matcher.tokens_to_end()
+        if num_to_end is None and self.ending is not None:
+            found = self.ending.find(matcher, self.max_tokens)
+            num_to_end = None if found is None else len(found) + 1
+        return num_to_end or 0
 
     def _count_reasoning(self, num_to_end: int) -> int:
         """How many tokens of reasoning leave room for the markers and the answer."""

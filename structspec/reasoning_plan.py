@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
+from structspec.ending_search import EndingSearch
 from structspec.errors import InvalidRequest
 from structspec.grammars.wrapping import Wrapper
 from structspec.reasoning import Reasoning
@@ -46,6 +47,7 @@ class Reasoner:
         *,
         is_constrained: bool,
         marks_answers: bool = False,
+        ending: EndingSearch | None = None,
     ) -> ReasoningPlan:
         """What bounds a request's reasoning and follows it, as far as there is a need for them.
 
@@ -81,6 +83,7 @@ class Reasoner:
             0 if is_off else asked.max_tokens,
             asked.answer_share,
             is_required=is_on and initial.phase == BEFORE,
+            ending=ending,
         )
         return ReasoningPlan((bound,), progress)
 

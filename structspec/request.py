@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from structspec.engine.batch import Parked
     from structspec.engine.logit_edits import TokenTable
     from structspec.grammars.base import CompiledGrammar, Matcher, Row
-    from structspec.grammars.wrapping import Wrapper
+    from structspec.grammars.wrapping import LateWrapper, Wrapper
     from structspec.reasoning_progress import ReasoningProgress
 
 _SEEDS = random.Random()  # begun by the system's; asking that for every request is slow
@@ -148,7 +148,7 @@ class SamplingParams:
 
 
 def _is_count(number: int | None) -> bool:
-    return number is None or 0 <= number <= MAX_LOGPROBS
+    return 0 <= (number or 0) <= MAX_LOGPROBS
 
 
 def _are_ids(token_ids: tuple[int, ...] | None) -> bool:
@@ -258,6 +258,7 @@ class Request:
     max_tokens: int
     compiled: Future[CompiledGrammar] | None = None  # None: unconstrained
     wrappers: Sequence[Wrapper] = ()  # around its matcher, the first innermost
+    late_wrapper: LateWrapper | None = None  # put around it near its end, then one of them
     reasoning: ReasoningProgress | None = None  # where the model may reason before its answer
     matcher: Matcher | None = None
     wide_row: Row | None = None  # of its grammar
@@ -344,9 +345,8 @@ class Request:
         """Add the text of a token; True once a stop string is in the answer, which ends it."""
         if self.reasoning is not None:
             data = self.reasoning.take(token_id, data)
-        if not self.params.stop:
-            return self.text.append(data)
-        return self.text.append(data, may_stop=self.num_output_tokens > self.params.min_tokens)
+        may_stop = self.num_output_tokens > self.params.min_tokens
+        return self.text.append(data, may_stop=may_stop)
 
     def end_text(self) -> None:
         """Note that nothing more will be written."""

@@ -16,6 +16,7 @@ import torch
 from structspec.choosing import SCORING, check_choices, choose_among
 from structspec.compiler import GrammarCompiler
 from structspec.config import EngineConfig
+from structspec.ending import Endings
 from structspec.engine.build import build_engine
 from structspec.engine.engine import Engine
 from structspec.engine.loop import EngineLoop, Listener, News
@@ -109,6 +110,7 @@ class Service:
         self.tokenizer = loaded.tokenizer
         self.vocabulary = loaded.tokenizer.vocabulary
         self._limiter = Limiter(self.vocabulary)
+        self._endings = Endings(self.vocabulary, self._speculative.num_speculative_tokens)
         self._reasoner = Reasoner(self.vocabulary, self.tokenizer.chat_template)
         self.defaults = loaded.generation
         self.compiler = GrammarCompiler(
@@ -196,19 +198,23 @@ class Service:
         self._check_token_ids("logit_bias", [token_id for token_id, _ in params.logit_bias])
         max_tokens = min(params.max_tokens or DEFAULT_MAX_TOKENS, num_left)
         is_constrained = compiled is not None
+        ending = self._endings.plan(task.constraint, max_tokens)
         reasoning = self._reasoner.plan(
             task.reasoning,
             token_ids,
             max_tokens,
             is_constrained=is_constrained,
             marks_answers=task.target is not None and task.target.reads_markers,
+            ending=None if ending is None else ending.search,
         )
         wrappers = reasoning.wrappers
         if not wrappers and reasoning.progress is None:
             wrappers = close_in_time(task.constraint, max_tokens, self.vocabulary)
+            ending = None if wrappers else ending
         wrappers = self._limiter.limit(params, wrappers, is_constrained=is_constrained)
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
         request.wrappers = wrappers
+        request.late_wrapper = ending
         request.reasoning = reasoning.progress
         request.prediction_token_ids = self._encode_prediction(task.prediction)
         return request
@@ -292,6 +298,7 @@ class Service:
             other.max_tokens,
             other.compiled,
             other.wrappers,
+            other.late_wrapper,
             other.reasoning and other.reasoning.fresh(),
             prediction_token_ids=other.prediction_token_ids,
         )

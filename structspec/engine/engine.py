@@ -22,6 +22,7 @@ from structspec.engine.batch import (
     no_draft,
     no_mask,
 )
+from structspec.engine.late_wrapping import wrap_late
 from structspec.engine.logprobs import guess_certain
 from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
@@ -164,6 +165,7 @@ class Engine:
         """Start a step's forward pass behind that of `flight`; None where that fails."""
         draft = None
         try:
+            wrap_late(batch)
             last = flight.sampled.last_token_ids if flight is not None and flight.sampled else None
             draft = guess_certain(batch, self._drafter.propose(batch))
             self.scheduler.launched(batch, draft)

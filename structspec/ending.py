@@ -1,0 +1,222 @@
+"""Texts that end within `max_tokens`: a matcher that is put around a request's near its end.
+
+ending      tokens that would end the text here: one way, found by `EndingSearch`
+left        tokens that the request may still write
+allowed     what the matcher inside allows and leaves an ending within left - 1, its stop token too
+
+With each token the ending is followed, kept, or looked for again, so that it hangs on the text
+alone, however steps are taken. As long as more is left than `Room` says a text may come to want,
+nothing is looked at. Before `first` tokens are written all is the matcher's inside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from structspec.bitmask import allocate_bitmask, pack_row, unpack_row
+from structspec.constraint import Constraint
+from structspec.ending_room import room_of
+from structspec.ending_row import narrowed
+from structspec.ending_search import Ending, EndingSearch, Place
+from structspec.ending_tokens import EndingTokens
+from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
+from structspec.grammars.wrapping import WrappedMatcher
+from structspec.vocabulary import Vocabulary
+
+_AGAIN = 8  # where no ending is known one is looked for every so many tokens
+
+
+class Endings:
+    """Plans how the requests of one vocabulary come to their ends; thread-safe."""
+
+    def __init__(self, vocabulary: Vocabulary, max_drafts: int) -> None:
+        """`max_drafts` is how many tokens a step may draft."""
+        self._tokens = EndingTokens(vocabulary)
+        # where tokens are as short as bytes a text wants more of them
+        self._scale = 1 if mean(map(len, filter(None, vocabulary.token_bytes))) > 2 else 3
+        self._max_in_flight = 2 * (max_drafts + 1)  # one step is planned while another runs
+
+    def plan(self, constraint: Constraint | None, max_tokens: int) -> EndInTime | None:
+        """What ends a request's text in time; None for free text, which may end anywhere."""
+        if constraint is None:
+            return None
+        room = room_of(constraint)
+        num_tokens = num_watched = self._scale * room.num_tokens
+        if room.is_open:
+            num_watched = max(2 * num_watched, max_tokens // 2)
+        first = max(0, max_tokens - num_watched)
+        return EndInTime(
+            EndingSearch(self._tokens, room.words),
+            max_tokens,
+            first,
+            num_tokens,
+            max(0, first - self._max_in_flight),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EndInTime:
+    """Puts a matcher around that of a request, once `wrap_at` of `max_tokens` are written."""
+
+    search: EndingSearch
+    max_tokens: int
+    first: int  # tokens that are written before endings are looked for
+    room: int  # by how much a token may lengthen an ending
+    wrap_at: int
+
+    def around(self, matcher: Matcher) -> TimelyMatcher:
+        """A matcher at the start of the text."""
+        return TimelyMatcher(matcher, self, 0)
+
+    def behind(self, matcher: Matcher, num_tokens: int) -> TimelyMatcher:
+        """Around a matcher that has taken so many tokens."""
+        return TimelyMatcher(matcher, self, num_tokens)
+
+    def widen(self, row: Row | None) -> Row | None:
+        """The same: nothing is added."""
+        return row
+
+
+class TimelyMatcher(WrappedMatcher):
+    """What the matcher inside allows, as long as the text can still end in time.
+
+    Where no ending is known that fits, all stays as it was.
+    """
+
+    __slots__ = ("_num_taken", "_places", "_plan", "_row")
+
+    def __init__(self, inner: Matcher, plan: EndInTime, num_taken: int) -> None:
+        super().__init__(inner)
+        self._plan = plan
+        self._num_taken = num_taken
+        self._places: list[Place] = []  # behind each token from the `first` on
+        self._row: NDArray[np.bool_] | None = None  # what is allowed here, once that is known
+        if num_taken >= plan.first:
+            self._places.append(self._found(b""))
+
+    def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
+        """Write the allowed next tokens into `bitmask[row]`."""
+        self.inner.fill(bitmask, row, budget)
+        if self._is_tight:
+            pack_row(self._narrowed(bitmask[row]), bitmask[row])
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; False leaves the state unchanged."""
+        ending = self._ending
+        is_next = ending is not None and ending[:1] == (token_id,)
+        if not is_next and self._is_tight and not self._is_allowed(token_id):
+            return False
+        if not self.inner.accept(token_id):
+            return False
+        self._num_taken += 1
+        self._row = None
+        if self._places:
+            self._places.append(self._follow(self._places[-1], token_id))
+        elif self._num_taken == self._plan.first:
+            self._places.append(self._found(self._plan.search.last_byte([token_id], b"")))
+        return True
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last `num_tokens` accepted tokens."""
+        if not num_tokens:
+            return
+        self.inner.rollback(num_tokens)
+        self._num_taken -= num_tokens
+        self._row = None
+        del self._places[max(0, len(self._places) - num_tokens) :]
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        """What the matcher inside leaves no choice about."""
+        forced = self.inner.forced_tokens(limit)
+        if self.passes(len(forced)):
+            return forced
+        taken = [*takewhile(self.accept, forced)]
+        self.rollback(len(taken))
+        return taken
+
+    def inner_job(self, job: FillJob) -> FillJob | None:
+        """The same for the matcher inside, while so much is left that no row is narrowed."""
+        num_more = len(job.draft_token_ids)
+        if not self.passes(num_more) and not self._is_loose(num_more):
+            return None
+        return FillJob(self.inner, job.first_row, job.draft_token_ids)
+
+    def passes(self, num_tokens: int) -> bool:
+        """Whether the matcher inside alone can be moved by so many tokens."""
+        return self._num_taken + num_tokens < self._plan.first
+
+    def passed(self, num_tokens: int) -> None:
+        """Note that the matcher inside was moved by so many tokens."""
+        self._num_taken += num_tokens
+
+    @property
+    def knows_an_end(self) -> bool:
+        """Whether tokens are known that end the text here."""
+        return self._ending is not None
+
+    @property
+    def _ending(self) -> Ending | None:
+        return self._places[-1].ending if self._places else None
+
+    @property
+    def _num_left(self) -> int:
+        return self._plan.max_tokens - self._num_taken
+
+    @property
+    def _is_tight(self) -> bool:
+        """Whether some token might leave too few for the end."""
+        ending = self._ending
+        if ending is None or len(ending) >= self._num_left:  # unknown, or too late for all of it
+            return False
+        return self._num_left - 1 < len(ending) + 1 + self._plan.room
+
+    def _is_loose(self, num_more: int) -> bool:
+        """Whether neither this row is narrowed nor those behind so many tokens."""
+        ending = self._ending
+        if ending is None:
+            return num_more == 0
+        longest = len(ending) + 1 + (num_more + 1) * self._plan.room
+        return longest <= self._num_left - 1 - num_more or (not num_more and not self._is_tight)
+
+    def _found(self, last: bytes) -> Place:
+        return Place(self._plan.search.find(self.inner, max(0, self._num_left - 1), last), last, {})
+
+    def _follow(self, place: Place, token_id: int) -> Place:
+        """The place behind a token that was just taken."""
+        search = self._plan.search
+        last = search.last_byte([token_id], place.last)
+        if place.ending is None:
+            return Place(None, last, {}) if self._num_left % _AGAIN else self._found(last)
+        kept = search.keep(self.inner, place.ending, token_id)
+        if kept is None:
+            return self._found(last)
+        is_within = kept is place.ending and search.tokens.stays_in_string(token_id)
+        return Place(kept, last, place.closers if is_within else {})
+
+    def _is_allowed(self, token_id: int) -> bool:
+        """As the row here says, which is filled for that where it has to be."""
+        if self._row is None:
+            bitmask = allocate_bitmask(1, self._plan.search.tokens.vocab_size)
+            self.inner.fill(bitmask, 0)
+            self._narrowed(bitmask[0])
+        assert self._row is not None
+        return 0 <= token_id < len(self._row) and bool(self._row[token_id])
+
+    def _narrowed(self, row: Row) -> NDArray[np.bool_]:
+        """[vocab_size]: those that a row of the matcher inside allows and that leave an ending."""
+        if self._row is None:
+            inside = unpack_row(row, self._plan.search.tokens.vocab_size)
+            self._row = narrowed(
+                self._plan.search,
+                self.inner,
+                self._places[-1],
+                inside,
+                self._num_left,
+                self._plan.room,
+            )
+        return self._row

@@ -1,0 +1,224 @@
+"""How much a text that conforms to a constraint may still lack in its middle, in tokens.
+
+own(node)     what the smallest value of a schema takes
+open(node)    own(node), and the most that is open in one of its parts
+
+Both are estimates: they say from where on an end is looked after, not what it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from structspec.constraint import Constraint, JsonSchema, StructuralTag, Tools
+
+_BYTES_PER_TOKEN = 3  # of keys and of text, at least
+_OTHERS = 48  # tokens, of regexes and grammars
+_AROUND = 32  # tokens around JSON in calls and tags
+_MOST = 2048
+_BRANCHES = ("anyOf", "oneOf")
+_SINGLES = ("items", "additionalProperties", "contains", "additionalItems", "unevaluatedItems")
+_MARGIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """So many tokens are lacking at most; where it `is_open` nesting may make it any number.
+
+    `words` are keys that some object has to have.
+    """
+
+    num_tokens: int
+    is_open: bool = False
+    words: tuple[bytes, ...] = ()
+
+    def __or__(self, other: Room) -> Room:
+        return Room(
+            max(self.num_tokens, other.num_tokens),
+            self.is_open or other.is_open,
+            (*self.words, *other.words),
+        )
+
+
+def room_of(constraint: Constraint) -> Room:
+    """The room that texts of a constraint want; raises GrammarError where it is not JSON."""
+    if isinstance(constraint, JsonSchema):
+        return _room_of_schema(constraint.text)
+    if isinstance(constraint, Tools):
+        room = _room_of_texts(constraint.text, "parameters")
+        return (
+            room
+            if constraint.response is None
+            else room | _room_of_schema(constraint.response.text)
+        )
+    if isinstance(constraint, StructuralTag):
+        return _room_of_texts(constraint.text, "json_schema", "schema")
+    return Room(_OTHERS)
+
+
+@lru_cache(maxsize=256)
+def _room_of_schema(text: str) -> Room:
+    return _Estimate(json.loads(text)).room()
+
+
+@lru_cache(maxsize=256)
+def _room_of_texts(text: str, *names: str) -> Room:
+    """Of the schemas under these names anywhere in a JSON text, and of what is around them."""
+    room = Room(_OTHERS)
+    for schema in _named(json.loads(text), names):
+        found = _Estimate(schema).room()
+        room |= replace(found, num_tokens=found.num_tokens + _AROUND)
+    return room
+
+
+def _named(value: Any, names: tuple[str, ...]) -> Iterator[Any]:
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            for name, below in part.items():
+                if name in names and isinstance(below, dict | bool):
+                    yield below
+                else:
+                    waiting.append(below)
+
+
+class _Estimate:
+    """Of one schema; references are followed, but into their own middle only once."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._own: dict[int, int] = {}
+        self._open: dict[int, int] = {}
+        self._is_open = False
+        self._words: dict[bytes, None] = {}
+
+    def room(self) -> Room:
+        """Of the whole."""
+        try:
+            num_tokens = self._open_of(self._root, ())
+        except RecursionError:
+            return Room(_MOST, is_open=True)
+        return Room(min(num_tokens, _MOST) + _MARGIN, self._is_open, (*self._words,))
+
+    def _own_of(self, schema: Any, above: tuple[int, ...]) -> int:
+        if not isinstance(schema, Mapping):
+            return 2
+        key = id(schema)
+        if key in above:
+            return _MOST  # another branch will do
+        if key not in self._own:
+            self._own[key] = min(_MOST, self._count_own(schema, (*above, key)))
+        return self._own[key]
+
+    def _count_own(self, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and values:
+            return min(_length(json.dumps(value)) for value in values)
+        number = 0
+        if (target := self._target(schema)) is not None:
+            number += self._own_of(target, above)
+        for part in _list(schema, "allOf"):
+            number += self._own_of(part, above)
+        for name in _BRANCHES:
+            branches = [self._own_of(part, above) for part in _list(schema, name)]
+            number += min(branches, default=0)
+        types = schema.get("type")
+        kinds = types if isinstance(types, list) else [types] if isinstance(types, str) else []
+        by_kind = [self._own_of_kind(kind, schema, above) for kind in kinds]
+        return number + min(by_kind, default=0 if number else 2)
+
+    def _own_of_kind(self, kind: str, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
+        if kind == "string":
+            is_free = not {"pattern", "format"} & schema.keys()
+            return (2 if is_free else 16) + _number(schema, "minLength")
+        if kind == "object":
+            return 2 + self._own_of_keys(schema, above) + 6 * _number(schema, "minProperties")
+        if kind == "array":
+            items = schema.get("prefixItems")
+            item = schema.get("items") if not isinstance(items, list) else None
+            first = [self._own_of(part, above) + 1 for part in items or ()]
+            num_more = max(0, _number(schema, "minItems") - len(first))
+            more = num_more * (self._own_of(item, above) + 1) if num_more else 0
+            return 2 + sum(first[: _number(schema, "minItems")]) + more
+        return 2
+
+    def _own_of_keys(self, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
+        declared = schema.get("properties")
+        declared = declared if isinstance(declared, Mapping) else {}
+        names = [name for name in _list(schema, "required") if isinstance(name, str)]
+        self._words |= dict.fromkeys(json.dumps(name)[1:].encode() for name in names)
+        return sum(_length(name) + 3 + self._own_of(declared.get(name), above) for name in names)
+
+    def _open_of(self, schema: Any, above: tuple[int, ...]) -> int:
+        if not isinstance(schema, Mapping):
+            self._is_open |= schema is not False
+            return 8
+        key = id(schema)
+        if key in above:
+            self._is_open = True
+            return 0
+        if key not in self._open:
+            below = (*above, key)
+            parts = [self._open_of(part, below) for part in self._parts(schema)]
+            self._open[key] = self._own_of(schema, ()) + max(parts, default=0)
+            self._is_open |= _says_too_little(schema)
+        return self._open[key]
+
+    def _parts(self, schema: Mapping[str, Any]) -> Iterator[Any]:
+        if (target := self._target(schema)) is not None:
+            yield target
+        for name in (*_BRANCHES, "allOf", "prefixItems"):
+            yield from _list(schema, name)
+        for name in ("properties", "patternProperties"):
+            below = schema.get(name)
+            if isinstance(below, Mapping):
+                yield from below.values()
+        for name in _SINGLES:
+            if schema.get(name) is not None and schema[name] is not False:
+                yield schema[name]
+
+    def _target(self, schema: Mapping[str, Any]) -> Any:
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return None
+        found = self._root
+        for part in reference[1:].split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+
+_SAYING = {"enum", "const", "$ref", "anyOf", "oneOf", "allOf"}
+
+
+def _says_too_little(schema: Mapping[str, Any]) -> bool:
+    """Whether values of any depth conform to a schema that has no parts which say so."""
+    types = schema.get("type")
+    kinds = types if isinstance(types, list) else [types] if isinstance(types, str) else []
+    if not kinds:
+        return not _SAYING & schema.keys()
+    has_parts = {"properties", "additionalProperties", "patternProperties"} & schema.keys()
+    if "object" in kinds and not has_parts:
+        return True
+    return "array" in kinds and not {"items", "prefixItems"} & schema.keys()
+
+
+def _list(schema: Mapping[str, Any], name: str) -> list[Any]:
+    value = schema.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _number(schema: Mapping[str, Any], name: str) -> int:
+    value = schema.get(name)
+    return int(min(_MOST, value)) if isinstance(value, int | float) and value > 0 else 0
+
+
+def _length(text: str) -> int:
+    return -(-len(text.encode()) // _BYTES_PER_TOKEN)
