@@ -1,6 +1,9 @@
-"""The draft length that an engine chooses, beside fixed ones: runs in pairs, one after the other.
+"""The draft length that an engine chooses, beside fixed ones: runs in rounds, one after the other.
 
-adaptive, k = 0 | k = 0, adaptive | adaptive, k = 1 | …    each pair's order is the other way
+adaptive, k = 0, k = 1 | k = 1, k = 0, adaptive | …    each round's order is the other way
+
+The figures of a round are compared with each other. Few requests are done with so soon that a run
+takes several of them, one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ from structspec.bench.engine_workload import Workload, make_jobs
 from structspec.bench.intervals import median_interval
 from structspec.engine.draft_length import TableLengths
 from structspec.engine.pace import Pace
+from structspec.request import RequestStats
 from structspec.service import Service
+
+_FEWEST = 8  # requests in a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,43 +69,50 @@ def run_spec(
     pairs: int,
     patience: Patience,
 ) -> Iterator[Figure]:
-    """A figure for each fixed length, number of requests and test; a first pair warms up.
+    """A figure for each fixed length, number of requests and test; a first round warms up.
 
-    Where time is up before a length has a pair, it is left out.
+    What time is up for before it has a round is left out.
     """
     fixed = FixedLengths(service)
 
     def run(test: str, size: int, length: int | None) -> SpecRun:
         jobs = make_jobs(workload, test, size, max_tokens)
         with fixed.within(length):
-            return _run(service, jobs)
+            return _run(service, jobs, -(-_FEWEST // size))
 
+    order = [None, *lengths]
     for size in sizes:
         for test in tests:
-            run(test, size, None)
+            rounds: list[dict[int | None, SpecRun]] = []
+            for index in range(pairs + 1):
+                if index and patience.is_over:
+                    break
+                order.reverse()
+                rounds.append({length: run(test, size, length) for length in order})
             for length in lengths:
-                run(test, size, length)
-                both: list[tuple[SpecRun, SpecRun]] = []
-                for index in range(pairs):
-                    if patience.is_over:
-                        break
-                    order = (None, length) if index % 2 else (length, None)
-                    runs = {one: run(test, size, one) for one in order}
-                    both.append((runs[None], runs[length]))
+                both = [(one[None], one[length]) for one in rounds[1:]]
                 if both:
                     yield _as_figure(test, size, length, both)
 
 
-def _run(service: Service, jobs: Sequence[tuple[str, dict[str, object]]]) -> SpecRun:
-    finished = run_jobs(service, jobs, is_speculative=True)
-    stats = [request.stats for request in finished.requests]
+def _run(
+    service: Service, jobs: Sequence[tuple[str, dict[str, object]]], num_times: int
+) -> SpecRun:
+    num_tokens, seconds = 0, 0.0
+    stats: list[RequestStats] = []
+    for _ in range(num_times):
+        finished = run_jobs(service, jobs, is_speculative=True)
+        once = run_once(finished)
+        written = sum(request.num_output_tokens for request in finished.requests)
+        num_tokens += written
+        seconds += written / once.tokens_per_second
+        stats += [request.stats for request in finished.requests]
     num_steps = max(1, sum(one.num_target_steps for one in stats))
     num_drafted = sum(one.num_drafted for one in stats)
     num_forced = sum(one.drafted_by_source.get("forced", 0) for one in stats)
-    run = run_once(finished)
     return SpecRun(
-        run.tokens_per_second,
-        run.tokens_per_step,
+        num_tokens / seconds,
+        num_tokens / num_steps,
         num_drafted / num_steps,
         (num_drafted - num_forced) / num_steps,
     )
