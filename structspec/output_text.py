@@ -78,7 +78,7 @@ class OutputText:
     def _num_certain(self) -> int:
         if self.is_stopped:
             return len(self._data)
-        held = max((self._num_overlap(stop) for stop in self._stops), default=self.num_held)
+        held = max(map(self._num_overlap, self._stops)) if self._stops else self.num_held
         end = len(self._data) - held
         return max(self._num_taken, end - _num_incomplete(self._data[max(0, end - 3) : end]))
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -167,7 +167,7 @@ class _Server:
         data = await self._gate.read(request)
         body = read_choices(data)
         with self._gate.holding(len(data)), self._gate.entered(len(body.choices)):
-            async with cancelled_with_client(request):
+            async with cancelled_with_client(request.receive):
                 return JSONResponse(await choose(self._service, self._settings, body))
 
     async def response(self, request: Request) -> Response:
@@ -188,7 +188,7 @@ class _Server:
         num_bytes: int,
         prepare: Callable[[], Any],
         complete: Callable[..., Awaitable[dict[str, Any]]],
-        stream: Callable[..., AsyncIterator[bytes]],
+        stream: Callable[..., AsyncGenerator[bytes]],
     ) -> Response:
         """Prepare beside the event loop, then answer whole or in pieces."""
         with contextlib.ExitStack() as stack:
@@ -197,10 +197,10 @@ class _Server:
             job = await asyncio.to_thread(prepare)
             stack.enter_context(self._gate.entered(job.num_choices - 1))
             if not body.stream:
-                async with cancelled_with_client(request):
+                async with cancelled_with_client(request.receive):
                     return JSONResponse(await complete(job=job))
             pieces = stream(job=job)
-            async with cancelled_with_client(request):
+            async with cancelled_with_client(request.receive):
                 # what fails before anything is said is an answer of its own
                 first = await anext(pieces)
             return StreamedAnswer(first, pieces, stack.pop_all())

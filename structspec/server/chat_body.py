@@ -142,20 +142,21 @@ class Chunks:
         fields = head.fields("chat.completion.chunk")
         self._head = json.dumps(fields)[:-1]
         self._usage = ', "usage": null' if has_usage else ""
-        self._around: dict[
-            int, tuple[bytes, bytes]
-        ] = {}  # of each choice: what stands around a text
+        # of each choice: what stands around a text
+        self._around: dict[int, tuple[bytes, bytes]] = {}
 
-    def delta(self, index: int, delta: dict[str, Any], logprobs: Any = None) -> bytes:
-        """More of a choice."""
-        text = delta.get("content") if len(delta) == 1 and logprobs is None else None
-        if text is None:
-            return self._delta(index, delta, logprobs)
-        around = self._around.get(index)  # text is nearly all that is ever sent
+    def text(self, index: int, text: str) -> bytes:
+        """More of a choice's text, which is nearly all that is ever sent."""
+        around = self._around.get(index)
         if around is None:
             before, after = self._delta(index, {"content": ""}, None).split(b'"content": ""')
             around = self._around[index] = before + b'"content": ', after
         return one_line(encode_basestring(text)).encode().join(around)
+
+    def delta(self, index: int, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        """More of a choice."""
+        text = delta.get("content") if len(delta) == 1 and logprobs is None else None
+        return self._delta(index, delta, logprobs) if text is None else self.text(index, text)
 
     def _delta(self, index: int, delta: dict[str, Any], logprobs: Any) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 from structspec.call_reader import CallReader
@@ -87,6 +87,8 @@ class ChoiceReader:
         self._logprobs = LogprobsReader(request, service.vocabulary)
         self.details = TokenDetailsReader(request, service.vocabulary)
         self.has_calls = False
+        # whether a piece of the answer is what it adds, and nothing else
+        self.is_plain = not (self._reader or self._spelled or self._logprobs.is_on)
 
     def take(self, piece: Piece) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
         """What a piece adds to the answer: deltas, the first of text with all new logprobs."""
@@ -119,7 +121,7 @@ def check_first(service: Service, job: Job, piece: Piece) -> None:
 
 async def stream_chat(
     service: Service, job: Job, head: Head, *, has_usage: bool
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """The answer as it is written, in server-sent events."""
     chunks = Chunks(head, has_usage=has_usage)
     readers = [ChoiceReader(service, job, index) for index in range(len(job.prepared))]
@@ -133,8 +135,12 @@ async def stream_chat(
             if told := prompt_fields(job.prepared[piece.index].request, service.vocabulary):
                 yield chunks.beside(told)
         prepared, reader = job.prepared[piece.index], readers[piece.index]
-        for delta, logprobs in reader.take(piece):
-            yield chunks.delta(piece.index, delta, logprobs)
+        if reader.is_plain and not piece.reasoning:
+            if piece.text:
+                yield chunks.text(piece.index, piece.text)
+        else:
+            for delta, logprobs in reader.take(piece):
+                yield chunks.delta(piece.index, delta, logprobs)
         if reader.details.is_on:
             yield chunks.details(piece.index, reader.details.body(is_last=piece.is_finished))
         if not piece.is_finished:

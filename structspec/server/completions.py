@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from structspec.call_run import result_of
@@ -91,7 +91,7 @@ def _logprobs(service: Service, request: Request) -> dict[str, Any] | None:
 
 async def stream_text(
     service: Service, job: Job, head: Head, *, has_usage: bool
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """The answer as it is written, in server-sent events."""
     fields = head.fields(_KIND)
 

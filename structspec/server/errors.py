@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from structspec.chat.fields import InvalidField, refuse
@@ -75,6 +76,8 @@ def to_api_error(error: BaseException, place: str | None = None) -> ApiError:
         return error
     message = str(error)
     match error:
+        case ClientDisconnect():
+            return ApiError(400, "the client went away", code="disconnected")
         case InvalidField():
             return ApiError(400, message, param=error.param, code=error.code)
         case PromptTooLong():

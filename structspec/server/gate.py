@@ -8,6 +8,7 @@ import hmac
 from collections.abc import AsyncIterator, Iterator
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
 from structspec.chat.fields import refuse
 from structspec.server.errors import ApiError
@@ -75,8 +76,6 @@ class Gate:
                 code="body_too_slow",
                 headers={"connection": "close"},
             ) from None
-        except ClientDisconnect:
-            raise ApiError(400, "the client went away", code="disconnected") from None
 
     async def _read(self, request: Request) -> bytes:
         data = bytearray()
@@ -102,15 +101,15 @@ def _busy(why: str) -> ApiError:
 
 
 @contextlib.asynccontextmanager
-async def cancelled_with_client(request: Request) -> AsyncIterator[None]:
-    """Cancel what is done within when the client closes its connection."""
+async def cancelled_with_client(receive: Receive) -> AsyncIterator[None]:
+    """Cancel what is done within when the client closes its connection: ClientDisconnect."""
     task = asyncio.current_task()
     assert task is not None
     has_left = False
 
     async def watch() -> None:
         nonlocal has_left
-        while (await request.receive())["type"] != "http.disconnect":
+        while (await receive())["type"] != "http.disconnect":
             pass
         has_left = True
         task.cancel()
@@ -122,6 +121,6 @@ async def cancelled_with_client(request: Request) -> AsyncIterator[None]:
         if not has_left:
             raise
         task.uncancel()
-        raise ApiError(400, "the client went away", code="disconnected") from None
+        raise ClientDisconnect from None
     finally:
         watcher.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 from structspec.call_reader import AnswerText, CallReader, Event
@@ -37,7 +37,7 @@ async def respond(
 
 async def stream_response(
     service: Service, store: ResponseStore, model: str, job: ResponseJob
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """The response as it is written, in server-sent events."""
     response = ResponseBody(model, job.body)
     (prepared,) = job.job.prepared

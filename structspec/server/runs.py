@@ -6,7 +6,7 @@ Whoever stops waiting, because the client has gone away, cancels them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -63,7 +63,7 @@ def _tell_finished(tell: Callable[[], None], news: News) -> None:
         tell()
 
 
-async def read_all(service: Service, prepared: Sequence[Prepared]) -> AsyncIterator[Piece]:
+async def read_all(service: Service, prepared: Sequence[Prepared]) -> AsyncGenerator[Piece]:
     """Pieces of all of them as they come; those of one that piled up meanwhile are one."""
     inbox = _Inbox()
     running = set(range(len(prepared)))

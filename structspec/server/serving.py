@@ -13,6 +13,7 @@ from types import FrameType
 import uvicorn
 
 from structspec.server.app import make_app
+from structspec.server.outgoing import gathering_protocol
 from structspec.server.settings import ServerSettings
 from structspec.service import Service
 
@@ -50,14 +51,20 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def serve(service: Service, settings: ServerSettings, *, host: str, port: int) -> None:
-    """Answer until SIGTERM or SIGINT, then finish what runs; prints where it listens."""
-    listener = socket.create_server((host, port), backlog=_BACKLOG, reuse_port=False)
-    config = uvicorn.Config(
+def make_config(service: Service, settings: ServerSettings) -> uvicorn.Config:
+    """How uvicorn is to run the application."""
+    return uvicorn.Config(
         make_app(service, settings),
+        http=gathering_protocol(),
         log_level="warning",
         timeout_graceful_shutdown=round(settings.drain_s) + _LAST_WORDS_S,
     )
+
+
+def serve(service: Service, settings: ServerSettings, *, host: str, port: int) -> None:
+    """Answer until SIGTERM or SIGINT, then finish what runs; prints where it listens."""
+    listener = socket.create_server((host, port), backlog=_BACKLOG, reuse_port=False)
+    config = make_config(service, settings)
     address, bound = listener.getsockname()[:2]
     root = f"http://{address}:{bound}"
     told = f"{settings.model_name} is at {root}/v1\nA page to try it out: {root}/"

@@ -42,7 +42,7 @@ from structspec.bench.engine_runs import run_prepared
 from structspec.bench.intervals import MedianInterval, median_interval
 from structspec.config import EngineConfig
 from structspec.options import resolve_options
-from structspec.server.app import make_app
+from structspec.server.serving import make_config
 from structspec.server.settings import ServerSettings
 from structspec.service import Service
 from tests.server.toy import save_toy
@@ -143,9 +143,7 @@ async def ask(port: int, prompt: str, num_tokens: int) -> tuple[float, int]:
 def serving(service: Service) -> Iterator[int]:
     """The server on a thread of its own, as `structspec serve` has the engine on one; its port."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
-    server = uvicorn.Server(
-        uvicorn.Config(make_app(service, ServerSettings("model")), log_level="warning")
-    )
+    server = uvicorn.Server(make_config(service, ServerSettings("model")))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
