@@ -38,7 +38,7 @@ class SpecDecodeMetrics:
     accepted_lengths: Sequence[int]  # of how many drafts 0, 1, 2 … tokens were accepted
     draft_tokens_by_source: Mapping[str, int]  # forced, prediction, suffix, ngram or custom
     accepted_tokens_by_source: Mapping[str, int]
-    num_drafter_faults: int = 0  # steps that had no drafts because the drafter failed
+    num_drafter_faults: int = 0  # each of which cost a step, or one request of it, its drafts
 
     @property
     def num_draft_tokens_per_pos(self) -> list[int]:

@@ -160,7 +160,7 @@ class MetricsRecorder:
             self._latency.observe(self._clock() - request.arrival_time)
 
     def drafter_failed(self) -> None:
-        """A step has no drafts, because its drafter failed."""
+        """A step, or one request of it, has no drafts because the drafter failed."""
         with self._lock:
             self._sums.counts["drafter_faults"] += 1
 

@@ -30,7 +30,7 @@ _SPEC_DECODE_COUNTERS = {  # of a SpecDecodeMetrics, behind `spec_decode_`
     "num_draft_tokens": "Tokens of drafts.",
     "num_accepted_tokens": "Of them, accepted.",
     "num_invalid_tokens": "Of them, from the first on that a grammar forbids.",
-    "num_drafter_faults": "Steps without drafts because the drafter failed.",
+    "num_drafter_faults": "Of drafters; each cost a step, or one request of it, its drafts.",
 }
 _GRAMMAR_COUNTERS = {  # of a GrammarMetrics, which ends them in `_total`
     "num_grammar": "Grammars asked for.",

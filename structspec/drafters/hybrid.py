@@ -96,7 +96,8 @@ class HybridDrafter:
             return no_draft(len(batch.requests), num_hopeful)
         self._trust.judge()
         self._tails.judge()
-        walks = self._walk_all(batch.requests, max_num_guessed)
+        faults: list[Exception] = []
+        walks = self._walk_all(batch.requests, max_num_guessed, faults)
         return Draft(
             [walk.token_ids for walk in walks],
             [None] * len(walks),
@@ -104,6 +105,7 @@ class HybridDrafter:
             [walk.num_certain for walk in walks],
             num_hopeful,
             [walk.sources for walk in walks],
+            faults,
         )
 
     def _max_num_guessed(self, batch: Batch) -> int:
@@ -112,13 +114,25 @@ class HybridDrafter:
         max_num_rows = self._max_guess_rows // max(1, num_sampled)
         return max(0, min(self._num_speculative_tokens, max_num_rows - 1))
 
-    def _walk_all(self, requests: Sequence[ScheduledRequest], max_num_guessed: int) -> list[Walk]:
-        """Walk each request, or draft for all at once where there is no time for that."""
+    def _walk_all(
+        self,
+        requests: Sequence[ScheduledRequest],
+        max_num_guessed: int,
+        faults: list[Exception],
+    ) -> list[Walk]:
+        """Walk each request, or draft for all at once where there is no time for that.
+
+        A fault in the walk of one costs the others nothing.
+        """
         walks = [self._begin(scheduled, max_num_guessed) for scheduled in requests]
         is_open = [walk.num_free > 0 for walk in walks]
         if self._haste.has_time_for(sum(is_open)):
             for index in self._haste.timed(compress(count(), is_open)):
-                walks[index] = self._walk(requests[index], walks[index])
+                try:
+                    walks[index] = self._walk(requests[index], walks[index])
+                except Exception as fault:
+                    walks[index] = _nothing(requests[index].request)
+                    faults.append(fault)
         else:
             self._quick.draft(requests, walks)
         return walks
@@ -136,7 +150,7 @@ class HybridDrafter:
         if matcher is None:
             self._draft(scheduled, walk)
             return walk
-        drafted = Walk(walk.request, None, 0, 0, ())  # nothing, unless all goes well
+        drafted = _nothing(walk.request)  # unless all goes well
         with left_in_place(walk.request, matcher):
             self._draft(scheduled, walk)
             drafted = walk
@@ -259,6 +273,10 @@ class HybridDrafter:
         num_taken = walk.take(copied)
         text = closing_text(walk.matcher, self._vocabulary)
         return num_taken + walk.take(spell(text, walk.context, self._vocabulary, walk.num_guesses))
+
+
+def _nothing(request: Request) -> Walk:
+    return Walk(request, None, 0, 0, ())
 
 
 def _matching_of(request: Request) -> BatchMatching | None:

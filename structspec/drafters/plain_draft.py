@@ -39,7 +39,8 @@ def plain_draft(given: object, num_requests: int, vocab_size: int) -> Draft:
             raise ValueError(f"num_certain={count} for {len(ids)} tokens")
         probs.append(None if q is None else _probs(q, (len(ids) - count, vocab_size)))
     sources = given.sources if _are_of(given.sources, token_ids) else ()
-    return Draft(token_ids, probs, is_forced, num_certain, max(0, num_hopeful), sources)
+    faults = [fault for fault in given.faults if isinstance(fault, Exception)]
+    return Draft(token_ids, probs, is_forced, num_certain, max(0, num_hopeful), sources, faults)
 
 
 def check_distributions(draft: Draft) -> None:

@@ -96,6 +96,7 @@ class Draft:
     num_certain: Sequence[int]
     num_hopeful: int = 0  # requests that may guess as soon as their last token is known
     sources: Sequence[Sequence[DraftSource]] = ()  # of each request; empty: see `sources_of`
+    faults: Sequence[Exception] = ()  # of the drafter, which cost some requests their drafts
 
     def sources_of(self, index: int, guesser: str) -> Sequence[DraftSource]:
         """What drafted request `index`'s tokens: unless it says, the grammar or else `guesser`."""

@@ -210,6 +210,12 @@ def test_a_class_may_ask_one_of_ours() -> None:
         assert request.error is None and request.matcher.token_ids == []
 
 
+def test_faults_that_one_of_ours_tells_are_passed_on() -> None:
+    fault = KeyError("x")
+    draft = replace(guessed([[0]]), faults=[fault])
+    assert checked(Fixed(draft)).propose(batch_of(start(VOCABULARY))).faults == [fault]
+
+
 def test_more_than_the_slots_is_cut_for_every_request() -> None:
     batch = batch_of(start(VOCABULARY), start(VOCABULARY, speculative=False), num_draft_slots=3)
     found = checked(Fixed(guessed([[0] * 9, [0] * 9]))).propose(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -63,6 +64,38 @@ def test_one_that_fails_on_and_on_is_asked_again_after_ever_longer_rests(
     # the first fault with its traceback, and the rests
     assert [bool(record.exc_info) for record in caplog.records] == [True, False, False, False]
     assert all("'why'" in record.getMessage() for record in caplog.records[1:])
+
+
+class Partly:
+    """Fails for some requests and drafts for others."""
+
+    def __init__(self, token_ids: list[list[int]], num_faults: int) -> None:
+        faults = [KeyError(index) for index in range(num_faults)]
+        self._draft = replace(guessed(token_ids), faults=faults)
+        self.num_asked = 0
+
+    def propose(self, batch: Batch) -> Draft:
+        self.num_asked += 1
+        return self._draft
+
+
+def test_a_fault_for_one_request_leaves_the_others_their_drafts() -> None:
+    faults: list[None] = []
+    inner = Partly([[1], []], 1)
+    drafter = FaultTolerantDrafter(inner, lambda: faults.append(None))
+    for _ in range(20):
+        assert drafter.propose(a_batch()).token_ids == [[1], []]
+    assert inner.num_asked == len(faults) == 20
+
+
+def test_many_faults_in_one_step_are_one_step(caplog: pytest.LogCaptureFixture) -> None:
+    faults: list[None] = []
+    inner = Partly([[], []], 10)
+    drafter = FaultTolerantDrafter(inner, lambda: faults.append(None))
+    for _ in range(20):
+        drafter.propose(a_batch())
+    assert (inner.num_asked, len(faults)) == (8, 80)
+    assert len(caplog.records) == 2
 
 
 def test_one_that_is_well_again_is_forgiven() -> None:

@@ -141,6 +141,24 @@ def test_a_drafter_that_fails_in_the_middle_costs_nobody_a_token(
     assert written == run(False)[0]
 
 
+def test_a_walk_that_fails_costs_no_other_request_its_drafts() -> None:
+    drafter = HybridDrafter(VOCABULARY, CONFIG.speculative)
+    toy = ToyEngine(CONFIG, drafter, masker=Masker(VOCABULARY))
+    poisoned, other = (toy.add([0, 1] * 4, max_tokens=12) for _ in range(2))
+    find = drafter._ngram.continue_from
+
+    def fail_for_one(request: Request, *args: object, **kwargs: object) -> object:
+        if request is poisoned:
+            raise IndexError("no such row")
+        return find(request, *args, **kwargs)
+
+    drafter._ngram.continue_from = fail_for_one
+    toy.run([poisoned, other])
+    assert poisoned.output_token_ids == other.output_token_ids
+    assert poisoned.stats.num_drafted == 0 < other.stats.num_drafted
+    assert toy.scheduler.recorder.snapshot().spec_decode.num_drafter_faults > 0
+
+
 def test_a_program_that_is_interrupted_while_it_drafts_hears_of_it() -> None:
     class Interrupted:
         def propose(self, batch: Batch) -> Draft:
