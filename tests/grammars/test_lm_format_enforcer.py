@@ -11,6 +11,7 @@ import pytest
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import Choice, Grammar, JsonSchema, Regex
 from structspec.errors import GrammarError, UnsupportedConstraint
+from structspec.grammars.base import FillJob, MatcherFailed
 from tests.grammars.cases import PERSON, VOCABULARIES, backend
 
 NAME = "lm-format-enforcer"
@@ -53,6 +54,24 @@ def test_a_character_that_no_token_is_cannot_be_written():
     with pytest.raises(UnsupportedConstraint, match="'😀'"):
         backend("pieces", NAME).compile(Choice(("é", "😀")))
     assert backend("pieces", NAME).compile(Choice(("é",)))
+
+
+@pytest.mark.parametrize(("draft", "num_valid"), [('"b', 1), ('"b"', 1), ('"', 1), ('"x', 1)])
+def test_a_draft_into_a_dead_end_is_dropped_and_the_text_stays_where_it_was(draft, num_valid):
+    """It allows a `b` behind the quote, and then finds that nothing may follow."""
+    grammar = backend("bytes", NAME).compile(JsonSchema({"type": "string", "pattern": "(?=a)b"}))
+    matcher = grammar.matcher()
+    bitmask = allocate_bitmask(4, 257)
+    job = FillJob(matcher, 0, draft.encode())
+    assert grammar.backend.fill_drafts([job], bitmask) == [num_valid]
+    alone = allocate_bitmask(2, 257)
+    matcher.fill(alone, 0)
+    assert matcher.accept(ord('"'))
+    matcher.fill(alone, 1)
+    np.testing.assert_array_equal(bitmask[:2], alone)
+    assert matcher.accept(ord("b"))
+    with pytest.raises(MatcherFailed):
+        matcher.fill(alone, 0)
 
 
 @pytest.mark.parametrize("constraint", [Grammar('start: "a"'), Regex("(?=a)b")], ids=str)
