@@ -4,9 +4,10 @@ ending      tokens that would end the text here: one way, found by `EndingSearch
 left        tokens that the request may still write
 allowed     what the matcher inside allows and leaves an ending within left - 1, its stop token too
 
-With each token the ending is followed, kept, or looked for again, so that it hangs on the text
-alone, however steps are taken. As long as more is left than `Room` says a text may come to want,
-nothing is looked at. Before `first` tokens are written all is the matcher's inside.
+Before `first` tokens are written, and as long as more is left than the ending and what a token may
+add to it, all is the matcher's inside. Where the end is looked at next hangs on what is left; as
+it gets near the ending is followed, kept, or looked for again with each token. So rows hang on the
+text alone, however steps are taken.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from structspec.bitmask import allocate_bitmask, pack_row, unpack_row
 from structspec.constraint import Constraint
 from structspec.ending_room import room_of
 from structspec.ending_row import narrowed
-from structspec.ending_search import Ending, EndingSearch, Place
+from structspec.ending_search import Closers, Ending, EndingSearch, Place
 from structspec.ending_tokens import EndingTokens
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
 from structspec.grammars.wrapping import WrappedMatcher
@@ -55,6 +56,7 @@ class Endings:
             max_tokens,
             first,
             num_tokens,
+            self._scale * room.growth,
             max(0, first - self._max_in_flight),
         )
 
@@ -66,7 +68,8 @@ class EndInTime:
     search: EndingSearch
     max_tokens: int
     first: int  # tokens that are written before endings are looked for
-    room: int  # by how much a token may lengthen an ending
+    room: int  # tokens that an ending may have
+    growth: int  # by how much a token may lengthen one
     wrap_at: int
 
     def around(self, matcher: Matcher) -> TimelyMatcher:
@@ -88,37 +91,41 @@ class TimelyMatcher(WrappedMatcher):
     Where no ending is known that fits, all stays as it was.
     """
 
-    __slots__ = ("_num_taken", "_places", "_plan", "_row")
+    __slots__ = ("_looks", "_next_look", "_num_taken", "_plan", "_row")
 
     def __init__(self, inner: Matcher, plan: EndInTime, num_taken: int) -> None:
         super().__init__(inner)
         self._plan = plan
         self._num_taken = num_taken
-        self._places: list[Place] = []  # behind each token from the `first` on
+        self._looks: list[tuple[int, Place]] = []  # behind how many tokens, and what was found
+        self._next_look = plan.first  # behind so many tokens
         self._row: NDArray[np.bool_] | None = None  # what is allowed here, once that is known
         if num_taken >= plan.first:
-            self._places.append(self._found(b""))
+            self._look(self._found(b""))
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`."""
         self.inner.fill(bitmask, row, budget)
-        if self._is_tight:
-            pack_row(self._narrowed(bitmask[row]), bitmask[row])
+        if (place := self._tight_place) is not None:
+            pack_row(self._narrowed(bitmask[row], place), bitmask[row])
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
-        ending = self._ending
-        is_next = ending is not None and ending[:1] == (token_id,)
-        if not is_next and self._is_tight and not self._is_allowed(token_id):
+        place = self._tight_place
+        if place is not None and not self._is_allowed(token_id, place):
             return False
+        here = self._place
         if not self.inner.accept(token_id):
             return False
         self._num_taken += 1
         self._row = None
-        if self._places:
-            self._places.append(self._follow(self._places[-1], token_id))
-        elif self._num_taken == self._plan.first:
-            self._places.append(self._found(self._plan.search.last_byte([token_id], b"")))
+        if self._num_taken == self._next_look:
+            is_behind = here is not None and here.ending is not None
+            self._look(
+                self._follow(here, token_id)
+                if here is not None and is_behind
+                else self._found(self._plan.search.last_byte([token_id], b""))
+            )
         return True
 
     def rollback(self, num_tokens: int) -> None:
@@ -128,7 +135,9 @@ class TimelyMatcher(WrappedMatcher):
         self.inner.rollback(num_tokens)
         self._num_taken -= num_tokens
         self._row = None
-        del self._places[max(0, len(self._places) - num_tokens) :]
+        while self._looks and self._looks[-1][0] > self._num_taken:
+            del self._looks[-1]
+        self._next_look = self._after_look() if self._looks else self._plan.first
 
     def forced_tokens(self, limit: int) -> list[int]:
         """What the matcher inside leaves no choice about."""
@@ -142,81 +151,92 @@ class TimelyMatcher(WrappedMatcher):
     def inner_job(self, job: FillJob) -> FillJob | None:
         """The same for the matcher inside, while so much is left that no row is narrowed."""
         num_more = len(job.draft_token_ids)
-        if not self.passes(num_more) and not self._is_loose(num_more):
-            return None
-        return FillJob(self.inner, job.first_row, job.draft_token_ids)
+        is_loose = self.passes(num_more) or (not num_more and self._tight_place is None)
+        return FillJob(self.inner, job.first_row, job.draft_token_ids) if is_loose else None
 
     def passes(self, num_tokens: int) -> bool:
         """Whether the matcher inside alone can be moved by so many tokens."""
-        return self._num_taken + num_tokens < self._plan.first
+        return self._num_taken + num_tokens < self._next_look
 
     def passed(self, num_tokens: int) -> None:
         """Note that the matcher inside was moved by so many tokens."""
         self._num_taken += num_tokens
+        self._row = None
 
     @property
     def knows_an_end(self) -> bool:
         """Whether tokens are known that end the text here."""
-        return self._ending is not None
-
-    @property
-    def _ending(self) -> Ending | None:
-        return self._places[-1].ending if self._places else None
+        return self._place is not None and self._place.ending is not None
 
     @property
     def _num_left(self) -> int:
         return self._plan.max_tokens - self._num_taken
 
     @property
-    def _is_tight(self) -> bool:
-        """Whether some token might leave too few for the end."""
-        ending = self._ending
-        if ending is None or len(ending) >= self._num_left:  # unknown, or too late for all of it
-            return False
-        return self._num_left - 1 < len(ending) + 1 + self._plan.room
+    def _place(self) -> Place | None:
+        """What was found here, where the end was looked at."""
+        if not self._looks or self._looks[-1][0] != self._num_taken:
+            return None
+        return self._looks[-1][1]
 
-    def _is_loose(self, num_more: int) -> bool:
-        """Whether neither this row is narrowed nor those behind so many tokens."""
-        ending = self._ending
-        if ending is None:
-            return num_more == 0
-        longest = len(ending) + 1 + (num_more + 1) * self._plan.room
-        return longest <= self._num_left - 1 - num_more or (not num_more and not self._is_tight)
+    @property
+    def _tight_place(self) -> Place | None:
+        """What was found here, where some token might leave too few for the end."""
+        place = self._place
+        # unknown, or too late for all of it
+        if place is None or place.ending is None or len(place.ending) >= self._num_left:
+            return None
+        if self._spare(place.ending, self._num_taken) >= 0:
+            return None
+        most = place.closers.most
+        return None if most is not None and most <= self._num_left - 2 else place
+
+    def _spare(self, ending: Ending, num_taken: int) -> int:
+        """How many tokens are left beyond an ending, what a token may add to it, and that token."""
+        return self._plan.max_tokens - num_taken - 2 - len(ending) - self._plan.growth
+
+    def _look(self, place: Place) -> None:
+        self._looks.append((self._num_taken, place))
+        self._next_look = self._after_look()
+
+    def _after_look(self) -> int:
+        """Where the end is to be looked at next: before that no row can be too wide."""
+        num_taken, place = self._looks[-1]
+        if place.ending is None:
+            return num_taken + _AGAIN
+        spare = self._spare(place.ending, num_taken)
+        return num_taken + 1 + max(0, spare // (self._plan.growth + 1))
 
     def _found(self, last: bytes) -> Place:
-        return Place(self._plan.search.find(self.inner, max(0, self._num_left - 1), last), last, {})
+        limit = max(0, self._num_left - 1)
+        return Place(self._plan.search.find(self.inner, limit, last), last, Closers())
 
     def _follow(self, place: Place, token_id: int) -> Place:
         """The place behind a token that was just taken."""
         search = self._plan.search
         last = search.last_byte([token_id], place.last)
-        if place.ending is None:
-            return Place(None, last, {}) if self._num_left % _AGAIN else self._found(last)
+        assert place.ending is not None
         kept = search.keep(self.inner, place.ending, token_id)
         if kept is None:
             return self._found(last)
         is_within = kept is place.ending and search.tokens.stays_in_string(token_id)
-        return Place(kept, last, place.closers if is_within else {})
+        return Place(kept, last, place.closers if is_within else Closers())
 
-    def _is_allowed(self, token_id: int) -> bool:
+    def _is_allowed(self, token_id: int, place: Place) -> bool:
         """As the row here says, which is filled for that where it has to be."""
+        if place.ending is not None and place.ending[:1] == (token_id,):
+            return True
         if self._row is None:
             bitmask = allocate_bitmask(1, self._plan.search.tokens.vocab_size)
             self.inner.fill(bitmask, 0)
-            self._narrowed(bitmask[0])
+            self._narrowed(bitmask[0], place)
         assert self._row is not None
         return 0 <= token_id < len(self._row) and bool(self._row[token_id])
 
-    def _narrowed(self, row: Row) -> NDArray[np.bool_]:
+    def _narrowed(self, row: Row, place: Place) -> NDArray[np.bool_]:
         """[vocab_size]: those that a row of the matcher inside allows and that leave an ending."""
         if self._row is None:
             inside = unpack_row(row, self._plan.search.tokens.vocab_size)
-            self._row = narrowed(
-                self._plan.search,
-                self.inner,
-                self._places[-1],
-                inside,
-                self._num_left,
-                self._plan.room,
-            )
+            plan = self._plan
+            self._row = narrowed(plan.search, self.inner, place, inside, self._num_left, plan.room)
         return self._row

@@ -23,22 +23,28 @@ _MOST = 2048
 _BRANCHES = ("anyOf", "oneOf")
 _SINGLES = ("items", "additionalProperties", "contains", "additionalItems", "unevaluatedItems")
 _MARGIN = 16
+_AROUND_PART = 6  # a key, a comma, brackets
+_LEAST_GROWTH = 8  # half an escape
+_OPEN_GROWTH = 24  # tokens that open a dozen brackets
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
     """So many tokens are lacking at most; where it `is_open` nesting may make it any number.
 
-    `words` are keys that some object has to have.
+    One token adds `growth` to what is lacking, at most: it opens what is not required. `words` are
+    keys that some object has to have.
     """
 
     num_tokens: int
+    growth: int = _LEAST_GROWTH
     is_open: bool = False
     words: tuple[bytes, ...] = ()
 
     def __or__(self, other: Room) -> Room:
         return Room(
             max(self.num_tokens, other.num_tokens),
+            max(self.growth, other.growth),
             self.is_open or other.is_open,
             (*self.words, *other.words),
         )
@@ -97,6 +103,7 @@ class _Estimate:
         self._own: dict[int, int] = {}
         self._open: dict[int, int] = {}
         self._is_open = False
+        self._growth = 0
         self._words: dict[bytes, None] = {}
 
     def room(self) -> Room:
@@ -104,8 +111,9 @@ class _Estimate:
         try:
             num_tokens = self._open_of(self._root, ())
         except RecursionError:
-            return Room(_MOST, is_open=True)
-        return Room(min(num_tokens, _MOST) + _MARGIN, self._is_open, (*self._words,))
+            return Room(_MOST, _OPEN_GROWTH, is_open=True)
+        growth = max(self._growth, _OPEN_GROWTH if self._is_open else _LEAST_GROWTH)
+        return Room(min(num_tokens, _MOST) + _MARGIN, growth, self._is_open, (*self._words,))
 
     def _own_of(self, schema: Any, above: tuple[int, ...]) -> int:
         if not isinstance(schema, Mapping):
@@ -167,6 +175,8 @@ class _Estimate:
         if key not in self._open:
             below = (*above, key)
             parts = [self._open_of(part, below) for part in self._parts(schema)]
+            chosen = [self._own_of(part, ()) for part in self._chosen(schema)]
+            self._growth = max(self._growth, _AROUND_PART + max(chosen, default=0))
             self._open[key] = self._own_of(schema, ()) + max(parts, default=0)
             self._is_open |= _says_too_little(schema)
         return self._open[key]
@@ -183,6 +193,15 @@ class _Estimate:
         for name in _SINGLES:
             if schema.get(name) is not None and schema[name] is not False:
                 yield schema[name]
+
+    def _chosen(self, schema: Mapping[str, Any]) -> Iterator[Any]:
+        """Parts that a token may begin though no value has to have them."""
+        declared = schema.get("properties")
+        declared = declared if isinstance(declared, Mapping) else {}
+        required = {name for name in _list(schema, "required") if isinstance(name, str)}
+        surely = {id(part) for name, part in declared.items() if name in required}
+        surely.add(id(self._target(schema)))
+        yield from (part for part in self._parts(schema) if id(part) not in surely)
 
     def _target(self, schema: Mapping[str, Any]) -> Any:
         reference = schema.get("$ref")

@@ -54,6 +54,7 @@ class _Narrowing:
         self._most = num_left - 2  # tokens of an ending behind the next token, and its stop token
         self._room = room
         self._closers = place.closers
+        self._longest = len(place.ending)
         self._last = place.last
         self._is_free = search.is_free(matcher)
         self._num_searches = 0
@@ -74,9 +75,12 @@ class _Narrowing:
                 if len(self._ending) + room <= self._most and self._first_fits(some):
                     fitting |= some
                 rest &= ~alike
+            self._longest += _ROOM_OF_ESCAPE
         by_shape = sorted(np.flatnonzero(rest).tolist(), key=tokens.shape_of)
         for _, group in groupby(by_shape, key=tokens.shape_of):
             fitting[self._fitting(sorted(group))] = True
+        if self._is_free and (fitting == inside).all():
+            self._closers.most = self._longest
         return fitting
 
     def _first_fits(self, some: NDArray[np.bool_]) -> bool:
@@ -101,7 +105,10 @@ class _Narrowing:
             ending = self._search.keep(self._matcher, self._ending, token_id)
             if ending is None:
                 ending = self._behind(token_id)
-            return ending is not None and len(ending) <= self._most
+            if ending is None or len(ending) > self._most:
+                return False
+            self._longest = max(self._longest, len(ending))
+            return True
         finally:
             self._matcher.rollback(1)
 
@@ -110,10 +117,10 @@ class _Narrowing:
         if self._num_searches == _MOST_SEARCHES:
             return None
         self._num_searches += 1  # also where one is not needed: rows do not hang on what is known
-        if token_id in self._closers:
-            return self._closers[token_id]
+        if token_id in self._closers.endings:
+            return self._closers.endings[token_id]
         last = self._search.last_byte([token_id], self._last)
         found = self._search.find(self._matcher, len(self._ending) + self._room, last)
         if self._is_free:
-            self._closers[token_id] = found
+            self._closers.endings[token_id] = found
         return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -39,16 +40,24 @@ _MOST_FORCED = 32
 _MOST_MERGED = 8  # tokens that one may spell
 
 
-class Place(NamedTuple):
-    """What is known of the end at one place of a text.
+@dataclass(slots=True)
+class Closers:
+    """Endings behind tokens that close one JSON string, as far as they are known.
 
-    `closers` are endings behind tokens that close the string where it stands, as far as they are
-    known: what comes behind hangs on nothing in the string, so its places share them.
+    What comes behind hangs on nothing in the string, so its places share them. Once `most` is
+    known every token that was allowed leaves an ending of so many tokens at most.
     """
+
+    endings: dict[int, Ending | None] = field(default_factory=dict)
+    most: int | None = None
+
+
+class Place(NamedTuple):
+    """What is known of the end at one place of a text."""
 
     ending: Ending | None
     last: bytes  # of the text, blanks left out; empty where that is not known
-    closers: dict[int, Ending | None]
+    closers: Closers
 
 
 class EndingSearch:
