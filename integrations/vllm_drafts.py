@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from structspec.drafters.faults import FaultTolerantDrafter
 from structspec.drafters.registry import make_drafter
 from structspec.engine.batch import Batch, ScheduledRequest
 from structspec.grammars.base import Matcher
@@ -34,7 +35,7 @@ class Drafts:
     def __init__(self, vocabulary: Vocabulary, num_speculative_tokens: int) -> None:
         config = SpeculativeConfig(num_speculative_tokens=num_speculative_tokens)
         self._num_speculative_tokens = num_speculative_tokens
-        self._drafter = make_drafter(vocabulary, config)
+        self._drafter = FaultTolerantDrafter(make_drafter(vocabulary, config))
         self._known: dict[Hashable, Request] = {}
         self._numbers = itertools.count()
 

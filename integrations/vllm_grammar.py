@@ -114,7 +114,8 @@ def _schema(schema: Mapping[str, Any] | str, options: GrammarOptions) -> JsonSch
 class StructSpecGrammar(StructuredOutputGrammar):  # type: ignore[misc, unused-ignore]
     """One request's position in its grammar, as vLLM moves and asks it.
 
-    `report` says what is enforced. A grammar that fails, with `error`, allows the end alone.
+    `report` says what is enforced. A grammar that fails, with `error`, allows the end alone; one
+    that fails behind a draft does so until the draft is taken back.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class StructSpecGrammar(StructuredOutputGrammar):  # type: ignore[misc, unused-i
         self.report = compiled.report
         self.matcher = matcher
         self.error: MatcherFailed | None = None
+        self._failed_at = 0  # behind so many tokens
         self._vocabulary = vocabulary
         self._stop_token_ids = frozenset(stop_token_ids)
         self._accepted: list[int] = []
@@ -151,6 +153,8 @@ class StructSpecGrammar(StructuredOutputGrammar):  # type: ignore[misc, unused-i
             return
         self.matcher.rollback(num_tokens)
         del self._accepted[-num_tokens:]
+        if len(self._accepted) < self._failed_at:  # if it is of no more use, it fails here too
+            self.error = None
 
     def fill_bitmask(self, bitmask: torch.Tensor, batch_index: int) -> None:
         """Write the allowed next tokens; where the grammar has failed, the end alone."""
@@ -161,8 +165,8 @@ class StructSpecGrammar(StructuredOutputGrammar):  # type: ignore[misc, unused-i
         except DeadEnd:  # the row holds stop tokens
             return
         except MatcherFailed as error:
-            logger.exception("a grammar failed; its request ends")
-            self.error = error
+            logger.exception("a grammar failed; its request ends if it comes here")
+            self._note(error)
         fill_stop_row(rows, batch_index, self._vocabulary.stop_token_ids)
 
     def is_terminated(self) -> bool:
@@ -173,6 +177,9 @@ class StructSpecGrammar(StructuredOutputGrammar):  # type: ignore[misc, unused-i
         """Back to the beginning."""
         self.rollback(len(self._accepted))
 
+    def _note(self, error: MatcherFailed) -> None:
+        self.error, self._failed_at = error, len(self._accepted)
+
     def _take(self, tokens: Sequence[int]) -> int:
         """Accept up to the first that is refused; says how many."""
         for index, token_id in enumerate(tokens):
@@ -180,7 +187,7 @@ class StructSpecGrammar(StructuredOutputGrammar):  # type: ignore[misc, unused-i
                 if self.error is not None or not self.matcher.accept(token_id):
                     return index
             except MatcherFailed as error:
-                self.error = error
+                self._note(error)
                 return index
             self._accepted.append(token_id)
         return len(tokens)

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from structspec.drafters.hybrid import HybridDrafter
+from structspec.engine.batch import Batch, Draft
 from structspec.integrations.vllm import Proposer
 from tests.integrations.vllm.engine import PERSON, STOP, TOKENIZER, Core, config, encode
 
@@ -53,6 +55,19 @@ def test_the_end_is_drafted_where_nothing_else_is_left():
     core.write(request, encode("yea"))
     draft = core.draft(request)
     assert text_of(draft[:1]) == "h" and draft[1:] in ([], [STOP])
+
+
+def test_a_drafter_that_fails_drafts_nothing_and_ends_nothing(monkeypatch):
+    def fail(drafter: HybridDrafter, batch: Batch) -> Draft:
+        raise IndexError("no such row")
+
+    core = Core(num_drafts=12)
+    request = core.add({"json": PERSON})
+    core.write(request, encode("{"))
+    with monkeypatch.context() as patch:
+        patch.setattr(HybridDrafter, "propose", fail)
+        assert core.draft(request) == []
+    assert text_of(core.draft(request)) == '"name": "A'
 
 
 def test_drafts_leave_room_for_the_token_behind_them():

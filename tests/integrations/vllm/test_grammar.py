@@ -147,6 +147,44 @@ def test_a_grammar_that_fails_ends_its_text_and_takes_nothing_more(core: Core):
     assert grammar.validate_tokens([STOP]) == []
 
 
+class Pitfall:
+    """A matcher of digits that fails behind a 7 until that is taken back."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def accept(self, token_id: int) -> bool:
+        self.check()
+        self.taken.append(token_id)
+        return True
+
+    def rollback(self, num_tokens: int) -> None:
+        del self.taken[-num_tokens:]
+
+    def fill(self, bitmask: np.ndarray, row: int, budget: int | None = None) -> None:
+        self.check()
+        bitmask[row] = -1
+
+    def check(self) -> None:
+        if self.taken[-1:] == encode("7"):
+            raise MatcherFailed("a dead end")
+
+
+def test_a_grammar_that_fails_behind_a_draft_goes_on_without_the_draft(core: Core):
+    request = core.add({"regex": "[0-9]*"})
+    grammar = grammar_of(request)
+    grammar.matcher = Pitfall()
+    everything = row_of(grammar)
+    assert grammar.accept_tokens("", encode("1"))
+    assert core.allowed(request, encode("27"))[-1] == {STOP}
+    assert grammar.error is None and row_of(grammar) == everything
+    assert grammar.validate_tokens(encode("273")) == encode("27")
+    assert grammar.error is None and grammar.accept_tokens("", encode("2"))
+    assert grammar.accept_tokens("", encode("7")) and row_of(grammar) == {STOP}
+    assert grammar.error is not None and not grammar.accept_tokens("", encode("3"))
+    assert grammar.matcher.taken == encode("127")
+
+
 def test_rows_of_a_step_stand_behind_each_token_of_the_draft(core: Core):
     request = core.add({"regex": "[0-9]{2}a"})
     digits = set(encode("0123456789"))
