@@ -345,10 +345,16 @@ class Service:
         )
 
     def _encode_prediction(self, prediction: str | tuple[int, ...]) -> Sequence[int]:
-        if isinstance(prediction, str):
-            return self.tokenizer.encode(prediction)
-        self._check_token_ids("prediction", prediction)
-        return prediction
+        token_ids: Sequence[int] = (
+            self.tokenizer.encode(prediction) if isinstance(prediction, str) else prediction
+        )
+        if len(token_ids) > self.max_model_len:
+            raise InvalidRequest(
+                f"prediction has {len(token_ids)} tokens, and no output has more than the"
+                f" {self.max_model_len} of the context; leave out what will not be written"
+            )
+        self._check_token_ids("prediction", token_ids)
+        return token_ids
 
     def _check_token_ids(self, what: str, token_ids: Sequence[int]) -> None:
         for token_id in token_ids:

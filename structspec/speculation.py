@@ -88,4 +88,7 @@ def _to_names(drafters: Any) -> tuple[str, ...]:
     is_list = isinstance(drafters, Sequence) and not isinstance(drafters, str)
     if not is_list or not drafters or not all(name in _KNOWN for name in drafters):
         raise InvalidRequest(f"drafters must be a list of {', '.join(_KNOWN)}, not {drafters!r}")
+    for name in drafters:
+        if drafters.count(name) > 1:
+            raise InvalidRequest(f"drafters: {name!r} stands there {drafters.count(name)} times")
     return tuple(drafters)

@@ -54,6 +54,14 @@ def test_a_prediction_beyond_the_vocabulary_is_refused(llm: LLM):
         llm.generate(POEM, prediction=[1, 99_999_999])
 
 
+def test_a_prediction_that_no_output_can_be_as_long_as_is_refused(llm: LLM):
+    most = llm._service.max_model_len
+    assert len(llm._service._encode_prediction((1,) * most)) == most
+    for prediction in ([1] * (most + 1), "a b " * most):
+        with pytest.raises(InvalidRequest, match=f"no output has more than the {most} of"):
+            llm.generate(POEM, prediction=prediction)
+
+
 def test_a_second_attempt_has_the_same_prediction(llm: LLM):
     service = llm._service
     first = service.prepare(POEM, resolve_options({"prediction": [1, 2]}))

@@ -40,6 +40,7 @@ def test_every_way_to_say_it_means_the_same(wish, speculation):
         ({"drafters": "ngram"}, "drafters must be a list of forced, prediction, suffix, ngram"),
         ({"drafters": []}, "drafters must be a list"),
         ({"drafters": ["eagle"]}, r"not \['eagle'\]"),
+        ({"drafters": ["ngram", "forced", "ngram"]}, "drafters: 'ngram' stands there 2 times"),
         ({"method": "ngram", "drafters": ["ngram"]}, "method and drafters contradict"),
         ({"method": "none", "num_speculative_tokens": 2}, "'none' contradicts num_speculative_t"),
         (3, "speculative must be bool or Speculation or Mapping, not 3"),
