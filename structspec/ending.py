@@ -151,7 +151,7 @@ class TimelyMatcher(WrappedMatcher):
     def inner_job(self, job: FillJob) -> FillJob | None:
         """The same for the matcher inside, while so much is left that no row is narrowed."""
         num_more = len(job.draft_token_ids)
-        is_loose = self.passes(num_more) or (not num_more and self._tight_place is None)
+        is_loose = self._tight_place is None and self.passes(num_more)
         return FillJob(self.inner, job.first_row, job.draft_token_ids) if is_loose else None
 
     def passes(self, num_tokens: int) -> bool:

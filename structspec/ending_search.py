@@ -184,7 +184,7 @@ class EndingSearch:
         forced = matcher.forced_tokens(min(limit + 1, _MOST_FORCED))
         taken = []
         for token_id in forced:
-            if not matcher.accept(token_id):
+            if token_id in self._stops or not matcher.accept(token_id):
                 break
             taken.append(token_id)
         if taken:
