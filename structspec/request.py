@@ -258,8 +258,8 @@ class Request:
     max_tokens: int
     compiled: Future[CompiledGrammar] | None = None  # None: unconstrained
     wrappers: Sequence[Wrapper] = ()  # around its matcher, the first innermost
-    late_wrapper: LateWrapper | None = None  # put around it near its end, then one of them
     reasoning: ReasoningProgress | None = None  # where the model may reason before its answer
+    late_wrapper: LateWrapper | None = None  # put around it near its end, then one of them
     matcher: Matcher | None = None
     wide_row: Row | None = None  # of its grammar
     start_row: Row | None = None  # of its grammar, until the first token is drawn
