@@ -38,7 +38,8 @@ def handed_over_together() -> Iterator[None]:
     runs again for those it has missed.
     """
     assert not hasattr(_THREAD, "to_wake")
-    _THREAD.to_wake = to_wake = []
+    to_wake: list[_Mailbox] = []
+    _THREAD.to_wake = to_wake
     try:
         yield
     finally:
