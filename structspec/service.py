@@ -297,9 +297,9 @@ class Service:
             params,
             other.max_tokens,
             other.compiled,
-            other.wrappers,
-            other.late_wrapper,
-            other.reasoning and other.reasoning.fresh(),
+            wrappers=other.wrappers,
+            late_wrapper=other.late_wrapper,
+            reasoning=other.reasoning and other.reasoning.fresh(),
             prediction_token_ids=other.prediction_token_ids,
         )
 
