@@ -204,7 +204,8 @@ class ChatStructSpec(BaseChatModel, CallOptions):
         """A call, checked; raises InvalidRequest and GrammarError."""
         own = {name: given.pop(name, None) for name in _OWN}
         runner = self._runner(own["model"])
-        tools, choice = own["tools"], own["tool_choice"]
+        tools = [convert_to_openai_tool(tool) for tool in own["tools"] or ()]
+        choice = read_choice(own["tool_choice"], tools)
         wanted = read_wanted(given, own["response_format"], own["output_type"])
         may_call = bool(tools) and choice != "none"
         options: Any = self.options({**given, **wanted}, stop, has_tools=may_call)

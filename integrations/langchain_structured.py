@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
-from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
+from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import ConfigDict
@@ -27,7 +27,8 @@ from structspec.schema import SchemaTarget, resolve_schema
 Method = Literal["json_schema", "function_calling", "json_mode"]
 METHODS = get_args(Method)
 
-_TOOL_KEYS = ("function", "input_schema", "toolSpec", "name")  # of dicts that describe tools
+_TOOL_KEYS = ("function", "input_schema", "toolSpec")  # of dicts that describe tools
+_NAMED_TOOL = {"name", "description", "parameters", "strict"}  # all that others of them have
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +87,27 @@ def read_schema(schema: Any) -> OutputSchema:
 def _read(schema: Any) -> OutputSchema:
     if isinstance(schema, type) and issubclass(schema, BaseModelV1):
         return _of_pydantic_v1(schema)
-    is_tool = isinstance(schema, Mapping) and any(key in schema for key in _TOOL_KEYS)
-    if is_tool or is_typeddict(schema) or isinstance(schema, BaseTool) or inspect.isroutine(schema):
-        return _of_json_schema(convert_to_json_schema(schema))
     if isinstance(schema, Mapping):
-        return _of_json_schema(dict(schema))
+        return _of_json_schema(_of_mapping(schema))
+    if is_typeddict(schema) or isinstance(schema, BaseTool) or inspect.isroutine(schema):
+        return _of_json_schema(convert_to_json_schema(schema))
     target = resolve_schema(schema)
     return _output(schema, target, target.validate, is_plain=isinstance(schema, str | bool))
+
+
+def _of_mapping(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema that a dict is, or has in it: a tool's, or that of a response format."""
+    inner = given.get("json_schema") if given.get("type") == "json_schema" else given
+    if isinstance(inner, Mapping) and "name" in inner and isinstance(inner.get("schema"), Mapping):
+        told = {key: inner[key] for key in ("description",) if inner.get(key)}
+        return {"title": inner["name"], **told, **inner["schema"]}
+    # a schema of properties may be called "name" too; taken for a tool it would lose them
+    is_tool = any(key in given for key in _TOOL_KEYS) or (
+        "name" in given and _NAMED_TOOL.issuperset(given)
+    )
+    if not is_tool:
+        return dict(given)
+    return {"type": "object", "properties": {}, **convert_to_json_schema(dict(given))}
 
 
 def _of_json_schema(schema: dict[str, Any]) -> OutputSchema:
@@ -170,15 +185,18 @@ def with_raw(
     bound: Runnable[Any, Any], parser: StructuredOutputParser
 ) -> Runnable[Any, dict[str, Any]]:
     """The message and its value, or what was wrong with it, in one dict; streams give one too."""
-    return RunnableMap(raw=bound) | RunnableLambda(partial(_parsed, parser))
+    # the model stands first, and in no map: options of a call reach what stands first alone
+    return bound | RunnableLambda(partial(_parsed, parser))
 
 
-def _parsed(parser: StructuredOutputParser, said: dict[str, Any]) -> dict[str, Any]:
+def _parsed(parser: StructuredOutputParser, raw: AIMessage) -> dict[str, Any]:
+    if raw.tool_calls and not parser.is_call:  # it had the choice, and calls instead
+        return {"raw": raw, "parsed": None, "parsing_error": None}
     try:
-        value = parser.parse_result([ChatGeneration(message=said["raw"])])
+        value = parser.parse_result([ChatGeneration(message=raw)])
     except Exception as error:  # whatever a validator of the user's raises is told
-        return {"raw": said["raw"], "parsed": None, "parsing_error": error}
-    return {"raw": said["raw"], "parsed": value, "parsing_error": None}
+        return {"raw": raw, "parsed": None, "parsing_error": error}
+    return {"raw": raw, "parsed": value, "parsing_error": None}
 
 
 class StructuredOutputParser(BaseTransformOutputParser[Any]):
@@ -214,6 +232,11 @@ class StructuredOutputParser(BaseTransformOutputParser[Any]):
     def _value(self, message: BaseMessage) -> Any:
         text = self._text(message)
         _raise_failed(message, text)
+        if not self.is_call and isinstance(message, AIMessage) and message.tool_calls:
+            raise OutputInvalid(
+                "the model calls tools instead of answering; include_raw=True tells of the calls",
+                text=text,
+            )
         return self.parse(text)
 
     def _text(self, message: BaseMessage) -> str:

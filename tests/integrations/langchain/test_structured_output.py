@@ -151,6 +151,61 @@ def test_tools_have_objects_as_arguments_however_a_schema_says_so() -> None:
             assert read_schema(schema).tool
 
 
+NAMED = {
+    "type": "object",
+    "properties": {"name": {"enum": ["Ada"]}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+AS_FORMAT = {"name": "someone", "description": "Somebody.", "schema": NAMED, "strict": True}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "someone", **NAMED},
+        AS_FORMAT,
+        {"type": "json_schema", "json_schema": AS_FORMAT},
+        {"name": "someone", "parameters": NAMED},
+        {"type": "function", "function": {"name": "someone", "parameters": NAMED}},
+    ],
+    ids=["schema with a name", "inner format", "response format", "tool", "OpenAI's tool"],
+)
+def test_a_dict_in_any_form_keeps_what_it_asks_for(given: dict[str, Any]) -> None:
+    target = read_schema(given)
+    assert target.validate('{"name": "Ada"}') == {"name": "Ada"}
+    for other in ('{"name": "Bob"}', "3", "{}"):
+        with pytest.raises(OutputInvalid):
+            target.validate(other)
+
+
+def test_a_tool_without_parameters_is_an_object() -> None:
+    target = read_schema({"name": "stop", "description": "Stop."})
+    assert target.tool["function"]["name"] == "stop"
+    with pytest.raises(OutputInvalid):
+        target.validate("3")
+
+
+@pytest.mark.parametrize("include_raw", [True, False])
+def test_options_of_a_call_count_whatever_is_told(model: ChatStructSpec, include_raw: bool) -> None:
+    asked = model.with_structured_output(Person, include_raw=include_raw)
+    with pytest.raises(InvalidRequest, match="temperature"):
+        asked.invoke(ASK, temperature=-1)
+
+
+def test_a_model_that_may_call_tools_instead_tells_of_the_calls(model: ChatStructSpec) -> None:
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    given: dict[str, Any] = {"tools": [add], "tool_choice": "any"}
+    said = model.with_structured_output(Person, include_raw=True, **given).invoke("Add 3 and 4.")
+    assert (said["parsed"], said["parsing_error"]) == (None, None)
+    assert said["raw"].tool_calls[0]["name"] == "add"
+    with pytest.raises(OutputInvalid, match="include_raw=True tells of the calls"):
+        model.with_structured_output(Person, **given).invoke("Add 3 and 4.")
+
+
 CUT = {"max_tokens": 6}
 
 
