@@ -321,9 +321,6 @@ class Request:
         self._wrap(matcher, None)
 
     def _wrap(self, matcher: Matcher, wide_row: Row | None) -> None:
-        if self.late_wrapper is not None and not self.late_wrapper.wrap_at:
-            # before anything is taken, also what was drawn before the grammar was ready
-            self.wrappers, self.late_wrapper = (*self.wrappers, self.late_wrapper), None
         for wrapper in self.wrappers:
             matcher = wrapper.around(matcher)
         self.matcher, self.wide_row = matcher, self._widened(wide_row)

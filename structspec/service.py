@@ -19,6 +19,7 @@ from structspec.config import EngineConfig
 from structspec.ending import Endings
 from structspec.engine.build import build_engine
 from structspec.engine.engine import Engine
+from structspec.engine.late_wrapping import put_late
 from structspec.engine.loop import EngineLoop, Listener, News
 from structspec.errors import InvalidRequest, OutputInvalid, PromptTooLong
 from structspec.generation import Generation, to_generation
@@ -214,7 +215,7 @@ class Service:
         wrappers = self._limiter.limit(params, wrappers, is_constrained=is_constrained)
         request = Request(next(self._request_ids), token_ids, params, max_tokens, compiled)
         request.wrappers = wrappers
-        request.late_wrapper = ending
+        put_late(request, ending)
         request.reasoning = reasoning.progress
         request.prediction_token_ids = self._encode_prediction(task.prediction)
         return request

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from structspec.engine.batch import Batch
+from structspec.grammars.wrapping import LateWrapper
 from structspec.request import Request
+
+
+def put_late(request: Request, late: LateWrapper | None) -> None:
+    """Give a request that has not started its late wrapper, as one of the others if it is due.
+
+    So it is there before anything is taken, also what was drawn before the grammar was ready.
+    """
+    if late is None or late.wrap_at:
+        request.late_wrapper = late
+    else:
+        request.wrappers = (*request.wrappers, late)
 
 
 def wrap_late(batch: Batch) -> None:

@@ -18,6 +18,7 @@ from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.ending import EndInTime
 from structspec.ending_search import EndingSearch
 from structspec.ending_tokens import EndingTokens
+from structspec.engine.late_wrapping import put_late
 from structspec.request import Request
 from tests.engine.coupled import CoupledSampler, HopefulPace, scores
 from tests.engine.test_running_ahead_machine import RunningAhead
@@ -45,7 +46,7 @@ class InTime(Ask):
 
     def start(self, toy: ToyEngine, compiled: Future | None = None) -> Request:
         request = super().start(toy, compiled)
-        request.late_wrapper = self.plan
+        put_late(request, self.plan)
         return request
 
     def written_alone(self, *, is_coupled: bool = False) -> list[int]:
