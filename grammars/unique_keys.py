@@ -126,7 +126,7 @@ class GuardedMatcher:
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
-        data = self._text_of(token_id)
+        data = self.text_of(token_id)
         place = self._places[-1].after(data)
         if place is None and not self._is_trapped():
             return False
@@ -137,7 +137,7 @@ class GuardedMatcher:
 
     def note_taken(self, token_ids: Sequence[int]) -> None:
         """The matcher inside has been moved by tokens that rows allowed."""
-        for data in map(self._text_of, token_ids):
+        for data in map(self.text_of, token_ids):
             self._places.append(self._places[-1].after(data) or self._repeating(data))
 
     def _repeating(self, data: bytes) -> Place:
@@ -167,7 +167,7 @@ class GuardedMatcher:
         """Where the row of each draft stands, and the last; None where a draft repeats a key."""
         places = [self._places[-1]]
         for token_id in draft_token_ids:
-            place = places[-1].after(self._text_of(token_id))
+            place = places[-1].after(self.text_of(token_id))
             if place is None:
                 return None
             places.append(place)
@@ -182,7 +182,13 @@ class GuardedMatcher:
         for row, place in enumerate(places, first_row):
             self._take_repeats(bitmask[row], place)
 
-    def _text_of(self, token_id: int) -> bytes:
+    @property
+    def place(self) -> Place:
+        """Where the text stands among keys."""
+        return self._places[-1]
+
+    def text_of(self, token_id: int) -> bytes:
+        """The bytes of a token; a special one has none."""
         is_token = 0 <= token_id < len(self._table.token_bytes)
         return (self._table.token_bytes[token_id] if is_token else None) or b""
 

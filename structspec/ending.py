@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import takewhile
-from statistics import mean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from structspec.ending_row import narrowed
 from structspec.ending_search import Closers, Ending, EndingSearch, Place
 from structspec.ending_tokens import EndingTokens
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
+from structspec.grammars.scouts import Scout, scout_of
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.vocabulary import Vocabulary
 
@@ -39,7 +39,7 @@ class Endings:
         """`max_drafts` is how many tokens a step may draft."""
         self._tokens = EndingTokens(vocabulary)
         # where tokens are as short as bytes a text wants more of them
-        self._scale = 1 if mean(map(len, filter(None, vocabulary.token_bytes))) > 2 else 3
+        self._scale = 1 if self._tokens.mean_length > 2 else 3
         self._max_in_flight = 2 * (max_drafts + 1)  # one step is planned while another runs
 
     def plan(self, constraint: Constraint | None, max_tokens: int) -> EndInTime | None:
@@ -49,7 +49,8 @@ class Endings:
         room = room_of(constraint)
         num_tokens = num_watched = self._scale * room.num_tokens
         if room.is_open:
-            num_watched = max(2 * num_watched, max_tokens // 2)
+            # it may be opened that fast
+            num_watched = max(2 * num_watched, max_tokens - max_tokens // (2 + room.growth // 8))
         first = max(0, max_tokens - num_watched)
         return EndInTime(
             EndingSearch(self._tokens, room.words),
@@ -101,7 +102,7 @@ class TimelyMatcher(WrappedMatcher):
         self._next_look = plan.first  # behind so many tokens
         self._row: NDArray[np.bool_] | None = None  # what is allowed here, once that is known
         if num_taken >= plan.first:
-            self._look(self._found(b""))
+            self._look(self._place_behind(None, None))
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`."""
@@ -120,12 +121,7 @@ class TimelyMatcher(WrappedMatcher):
         self._num_taken += 1
         self._row = None
         if self._num_taken == self._next_look:
-            is_behind = here is not None and here.ending is not None
-            self._look(
-                self._follow(here, token_id)
-                if here is not None and is_behind
-                else self._found(self._plan.search.last_byte([token_id], b""))
-            )
+            self._look(self._place_behind(here, token_id))
         return True
 
     def rollback(self, num_tokens: int) -> None:
@@ -205,22 +201,44 @@ class TimelyMatcher(WrappedMatcher):
         if place.ending is None:
             return num_taken + _AGAIN
         spare = self._spare(place.ending, num_taken)
-        return num_taken + 1 + max(0, spare // (self._plan.growth + 1))
+        # what adds so much to an ending takes some tokens to be opened once more
+        return num_taken + max(1, (spare - self._plan.growth) // (1 + self._plan.growth // 4))
+
+    def _place_behind(self, here: Place | None, token_id: int | None) -> Place:
+        """The place behind a token that was just taken at a place that is known, or is not.
+
+        Where a search fails nothing is known of the end; the text may be well for all that.
+        """
+        last = b"" if token_id is None else self._plan.search.last_byte([token_id], b"")
+        try:
+            if here is None or here.ending is None or token_id is None:
+                return self._found(last)
+            return self._follow(here, token_id)
+        except Exception:
+            return Place(None, last, self._new_closers())
+
+    def _new_closers(self) -> Closers:
+        return Closers(self._num_left - 2)
+
+    def _scout(self) -> Scout:
+        return scout_of(self.inner, self._plan.search.stop_token_ids)
 
     def _found(self, last: bytes) -> Place:
         limit = max(0, self._num_left - 1)
-        return Place(self._plan.search.find(self.inner, limit, last), last, Closers())
+        found = self._plan.search.find_among(self._scout(), limit, last)
+        return Place(found, last, self._new_closers())
 
     def _follow(self, place: Place, token_id: int) -> Place:
         """The place behind a token that was just taken."""
         search = self._plan.search
         last = search.last_byte([token_id], place.last)
         assert place.ending is not None
-        kept = search.keep(self.inner, place.ending, token_id)
+        kept = search.keep(self._scout(), place.ending, token_id)
         if kept is None:
             return self._found(last)
         is_within = kept is place.ending and search.tokens.stays_in_string(token_id)
-        return Place(kept, last, place.closers if is_within else Closers())
+        shares = is_within and not search.closes_a_key(kept)
+        return Place(kept, last, place.closers if shares else self._new_closers())
 
     def _is_allowed(self, token_id: int, place: Place) -> bool:
         """As the row here says, which is filled for that where it has to be."""
@@ -237,6 +255,13 @@ class TimelyMatcher(WrappedMatcher):
         """[vocab_size]: those that a row of the matcher inside allows and that leave an ending."""
         if self._row is None:
             inside = unpack_row(row, self._plan.search.tokens.vocab_size)
-            plan = self._plan
-            self._row = narrowed(plan.search, self.inner, place, inside, self._num_left, plan.room)
+            self._row = self._narrow(inside, place)
         return self._row
+
+    def _narrow(self, inside: NDArray[np.bool_], place: Place) -> NDArray[np.bool_]:
+        """The same, or all that is allowed inside where no matcher can be sent ahead."""
+        plan = self._plan
+        try:
+            return narrowed(plan.search, self._scout(), place, inside, self._num_left, plan.room)
+        except Exception:
+            return inside

@@ -9,15 +9,33 @@ Both are estimates: they say from where on an end is looked after, not what it i
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from structspec.constraint import Constraint, JsonSchema, StructuralTag, Tools
+from structspec.constraint import (
+    Choice,
+    Constraint,
+    Grammar,
+    JsonSchema,
+    Regex,
+    StructuralTag,
+    Tools,
+)
+from structspec.ending_widths import Width, width_of_pattern
 
 _BYTES_PER_TOKEN = 3  # of keys and of text, at least
-_OTHERS = 48  # tokens, of regexes and grammars
+_OTHERS = 48  # tokens, of grammars
+_LITERAL = re.compile(r'"([^"\\]|\\.)*"')
+_FORMATS = {
+    "uuid": 36,
+    "ipv6": 39,
+    "date-time": 32,
+    "time": 20,
+    "ipv4": 15,
+}  # characters; others 16
 _AROUND = 32  # tokens around JSON in calls and tags
 _MOST = 2048
 _BRANCHES = ("anyOf", "oneOf")
@@ -33,7 +51,7 @@ class Room:
     """So many tokens are lacking at most; where it `is_open` nesting may make it any number.
 
     One token adds `growth` to what is lacking, at most: it opens what is not required. `words` are
-    keys that some object has to have.
+    keys that some object has to have, and values of which there are few.
     """
 
     num_tokens: int
@@ -63,7 +81,20 @@ def room_of(constraint: Constraint) -> Room:
         )
     if isinstance(constraint, StructuralTag):
         return _room_of_texts(constraint.text, "json_schema", "schema")
-    return Room(_OTHERS)
+    if isinstance(constraint, Choice):
+        lengths = [len(choice.encode()) for choice in constraint.choices]
+        return Room(max(lengths), max(_LEAST_GROWTH, max(lengths) - min(lengths)))
+    if isinstance(constraint, Regex):
+        _, lacking, growth = width_of_pattern(constraint.pattern)
+        return Room(lacking + _MARGIN, max(_LEAST_GROWTH, growth))
+    return _room_of_grammar(constraint)
+
+
+def _room_of_grammar(grammar: Grammar) -> Room:
+    """Of its longest literal; its rules may call themselves."""
+    longest = max((len(found[0]) for found in _LITERAL.finditer(grammar.text)), default=0)
+    longest = min(longest, _MOST)
+    return Room(_OTHERS + longest, _LEAST_GROWTH + longest, is_open=True)
 
 
 @lru_cache(maxsize=256)
@@ -74,11 +105,14 @@ def _room_of_schema(text: str) -> Room:
 @lru_cache(maxsize=256)
 def _room_of_texts(text: str, *names: str) -> Room:
     """Of the schemas under these names anywhere in a JSON text, and of what is around them."""
-    room = Room(_OTHERS)
+    room, num_tokens = Room(_OTHERS), min(_MOST, _length(text))
     for schema in _named(json.loads(text), names):
-        found = _Estimate(schema).room()
-        room |= replace(found, num_tokens=found.num_tokens + _AROUND)
-    return room
+        estimate = _Estimate(schema)
+        found = estimate.room()
+        num_tokens += found.num_tokens + _AROUND
+        # where it stands in free text a token may begin all of it
+        room |= replace(found, growth=max(found.growth, estimate.own() + _AROUND))
+    return replace(room, num_tokens=min(2 * _MOST, num_tokens + _OTHERS))
 
 
 def _named(value: Any, names: tuple[str, ...]) -> Iterator[Any]:
@@ -115,6 +149,13 @@ class _Estimate:
         growth = max(self._growth, _OPEN_GROWTH if self._is_open else _LEAST_GROWTH)
         return Room(min(num_tokens, _MOST) + _MARGIN, growth, self._is_open, (*self._words,))
 
+    def own(self) -> int:
+        """What the smallest value takes."""
+        try:
+            return self._own_of(self._root, ())
+        except RecursionError:
+            return _MOST
+
     def _own_of(self, schema: Any, above: tuple[int, ...]) -> int:
         if not isinstance(schema, Mapping):
             return 2
@@ -128,6 +169,9 @@ class _Estimate:
     def _count_own(self, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
+            shortest = min((v for v in values if isinstance(v, str)), key=len, default=None)
+            if shortest is not None:
+                self._words[json.dumps(shortest)[1:].encode()] = None
             return min(_length(json.dumps(value)) for value in values)
         number = 0
         if (target := self._target(schema)) is not None:
@@ -144,8 +188,7 @@ class _Estimate:
 
     def _own_of_kind(self, kind: str, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
         if kind == "string":
-            is_free = not {"pattern", "format"} & schema.keys()
-            return (2 if is_free else 16) + _number(schema, "minLength")
+            return 2 + max(_number(schema, "minLength"), _width(schema).least)
         if kind == "object":
             return 2 + self._own_of_keys(schema, above) + 6 * _number(schema, "minProperties")
         if kind == "array":
@@ -155,7 +198,7 @@ class _Estimate:
             num_more = max(0, _number(schema, "minItems") - len(first))
             more = num_more * (self._own_of(item, above) + 1) if num_more else 0
             return 2 + sum(first[: _number(schema, "minItems")]) + more
-        return 2
+        return 2 + _digits(schema)
 
     def _own_of_keys(self, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
         declared = schema.get("properties")
@@ -177,8 +220,11 @@ class _Estimate:
             parts = [self._open_of(part, below) for part in self._parts(schema)]
             chosen = [self._own_of(part, ()) for part in self._chosen(schema)]
             self._growth = max(self._growth, _AROUND_PART + max(chosen, default=0))
-            self._open[key] = self._own_of(schema, ()) + max(parts, default=0)
-            self._is_open |= _says_too_little(schema)
+            more, width = _more_of(schema), _width(schema)
+            self._growth = max(self._growth, _AROUND_PART + more, width.growth)
+            self._open[key] = self._own_of(schema, ()) + more + max(parts, default=0)
+            is_elsewhere = "$ref" in schema and self._target(schema) is None
+            self._is_open |= is_elsewhere or _says_too_little(schema)
         return self._open[key]
 
     def _parts(self, schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -227,6 +273,33 @@ def _says_too_little(schema: Mapping[str, Any]) -> bool:
     if "object" in kinds and not has_parts:
         return True
     return "array" in kinds and not {"items", "prefixItems"} & schema.keys()
+
+
+def _more_of(schema: Mapping[str, Any]) -> int:
+    """By how much a value that has begun may come to be longer than the smallest."""
+    values = schema.get("enum")
+    if isinstance(values, list) and values:
+        lengths = [_length(json.dumps(value)) for value in values]
+        return min(_MOST, max(lengths) - min(lengths))
+    width = _width(schema)
+    return width.lacking - width.least
+
+
+def _width(schema: Mapping[str, Any]) -> Width:
+    """Of the strings of a schema that says what they look like."""
+    pattern, form = schema.get("pattern"), schema.get("format")
+    length = _FORMATS.get(form, 16) if isinstance(form, str) else 0
+    if isinstance(pattern, str):
+        width = width_of_pattern(pattern, is_searched=True)
+        return Width(max(length, width.least), max(length, width.lacking), width.growth)
+    return Width(length, length, 0)
+
+
+def _digits(schema: Mapping[str, Any]) -> int:
+    """Of the numbers of a schema, those that bounds ask for."""
+    bounds = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+    values = [schema.get(name) for name in bounds]
+    return max((len(repr(value)) for value in values if type(value) in (int, float)), default=0)
 
 
 def _list(schema: Mapping[str, Any], name: str) -> list[Any]:

@@ -8,24 +8,23 @@ What would take too long to look at is not allowed: the ending itself always is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from structspec.ending_search import Ending, EndingSearch, Place
-from structspec.grammars.base import Matcher
+from structspec.grammars.scouts import Scout
 
 _ROOM_OF_CHARACTER = 4  # tokens that half a character wants, at most
 _ROOM_OF_ESCAPE = 8  # `\\u` and its like
 _FEW = 6  # tokens of one shape that are all looked at
 _MANY = 32  # of those of one shape that differ
-_MOST_SEARCHES = 12  # for one row
+_MOST_SEARCHES = 8  # for one row
 
 
 def narrowed(
     search: EndingSearch,
-    matcher: Matcher,
+    matcher: Scout,
     place: Place,
     inside: NDArray[np.bool_],
     num_left: int,
@@ -42,7 +41,7 @@ class _Narrowing:
     def __init__(
         self,
         search: EndingSearch,
-        matcher: Matcher,
+        matcher: Scout,
         place: Place,
         num_left: int,
         room: int,
@@ -58,69 +57,95 @@ class _Narrowing:
         self._last = place.last
         self._is_free = search.is_free(matcher)
         self._num_searches = 0
+        self._is_key = self._is_free and search.closes_a_key(self._ending)
 
     def of(self, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
         tokens = self._search.tokens
+        if np.count_nonzero(inside) == 1:
+            return inside
         fitting = np.zeros_like(inside)
         sure = [*tokens.vocabulary.stop_token_ids, *self._ending[:1]]
         fitting[sure] = inside[sure]
         rest = inside & ~fitting
         if self._is_free:
-            for alike, room in (
-                (tokens.plain, 0),
-                (tokens.partial, _ROOM_OF_CHARACTER),
-                (tokens.escaping, _ROOM_OF_ESCAPE),
+            for kind, alike, room in (
+                ("plain", tokens.plain, int(self._is_key)),
+                ("partial", tokens.partial, _ROOM_OF_CHARACTER),
+                ("escaping", tokens.escaping, _ROOM_OF_ESCAPE),
             ):
                 some = rest & alike
-                if len(self._ending) + room <= self._most and self._first_fits(some):
+                if len(self._ending) + room <= self._most and self._first_stays(kind, some):
                     fitting |= some
                 rest &= ~alike
             self._longest += _ROOM_OF_ESCAPE
-        by_shape = sorted(np.flatnonzero(rest).tolist(), key=tokens.shape_of)
-        for _, group in groupby(by_shape, key=tokens.shape_of):
-            fitting[self._fitting(sorted(group))] = True
-        if self._is_free and (fitting == inside).all():
+        for group in tokens.by_shape(np.flatnonzero(rest)):
+            fitting[self._fitting(group)] = True
+        may_close = (
+            self._search.tokens.bytes_of(self._ending[0] if self._ending else -1)[:1] == b'"'
+        )
+        if self._is_free and may_close and (fitting == inside).all():
             self._closers.most = self._longest
         return fitting
 
-    def _first_fits(self, some: NDArray[np.bool_]) -> bool:
-        return bool(some.any()) and self._fits(int(some.argmax()))
+    def _first_stays(self, kind: str, some: NDArray[np.bool_]) -> bool:
+        """Whether the text can end behind tokens of a kind that leave the string open."""
+        if not some.any():
+            return False
+        stays = self._closers.stays
+        if kind not in stays:
+            stays[kind] = self._ending_behind(int(some.argmax())) is not None
+        return stays[kind]
 
-    def _fitting(self, alike: Sequence[int]) -> list[int]:
+    def _fitting(self, alike: NDArray[np.int64]) -> list[int]:
         """Those of some tokens of one shape."""
         if len(alike) > _FEW:
-            few = {alike[0], alike[len(alike) // 2], alike[-1]}
+            few = alike[[0, len(alike) // 2, -1]].tolist()
             found = [*map(self._fits, few)]
-            if all(found):
-                return [*alike]
             if not any(found):
                 return []
-        return [*filter(self._fits, alike[:_MANY])]
+            if all(found) and self._may_follow(few):
+                return [*map(int, alike)]
+        return [*filter(self._fits, alike[:_MANY].tolist())]
+
+    def _may_follow(self, few: Sequence[int]) -> bool:
+        """Whether each of these may stand behind the one before: it is all the same which does.
+
+        Of words that are listed, some of which may be long, none is.
+        """
+        for first, then in zip(few, [*few[1:], few[0]], strict=True):
+            if not self._matcher.accept(first):
+                return False
+            may_stand = False
+            try:
+                may_stand = self._matcher.accept(then)
+            finally:
+                self._matcher.rollback(1 + may_stand)
+            if not may_stand:
+                return False
+        return True
 
     def _fits(self, token_id: int) -> bool:
         """Whether behind this token the text can end in time."""
-        if not self._matcher.accept(token_id):
+        known = self._closers.endings
+        is_known = token_id in known
+        ending = known[token_id] if is_known else self._ending_behind(token_id)
+        if self._is_free:
+            known[token_id] = ending
+        if ending is None or len(ending) > self._most:
             return False
+        self._longest = max(self._longest, len(ending))
+        return True
+
+    def _ending_behind(self, token_id: int) -> Ending | None:
+        if not self._matcher.accept(token_id):
+            return None
         try:
             ending = self._search.keep(self._matcher, self._ending, token_id)
-            if ending is None:
-                ending = self._behind(token_id)
-            if ending is None or len(ending) > self._most:
-                return False
-            self._longest = max(self._longest, len(ending))
-            return True
+            if ending is not None or self._num_searches == _MOST_SEARCHES:
+                return ending
+            self._num_searches += 1
+            last = self._search.last_byte([token_id], self._last)
+            limit = min(len(self._ending) + self._room, self._closers.limit)
+            return self._search.find(self._matcher, limit, last, self._ending)
         finally:
             self._matcher.rollback(1)
-
-    def _behind(self, token_id: int) -> Ending | None:
-        """An ending behind a token that was just taken, and does not lead to the one there was."""
-        if self._num_searches == _MOST_SEARCHES:
-            return None
-        self._num_searches += 1  # also where one is not needed: rows do not hang on what is known
-        if token_id in self._closers.endings:
-            return self._closers.endings[token_id]
-        last = self._search.last_byte([token_id], self._last)
-        found = self._search.find(self._matcher, len(self._ending) + self._room, last)
-        if self._is_free:
-            self._closers.endings[token_id] = found
-        return found

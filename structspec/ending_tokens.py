@@ -61,6 +61,13 @@ class EndingTokens:
         """Whether behind a token of text in a JSON string the same string goes on."""
         return bool(self._stays_in_string[token_id])
 
+    def by_shape(self, token_ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Ascending tokens in groups that look alike, those of short shapes first."""
+        shapes = self._shapes[token_ids]
+        order = np.argsort(shapes, kind="stable")
+        places = np.flatnonzero(np.diff(shapes[order])) + 1
+        return np.split(token_ids[order], places) if len(token_ids) else []
+
     def shape_of(self, token_id: int) -> int:
         """Equal for tokens that look alike, runs of letters, of digits, of blanks taken for one."""
         return int(self._shapes[token_id])

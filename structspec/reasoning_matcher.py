@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from structspec.ending_search import EndingSearch
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
+from structspec.grammars.scouts import scout_of
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.reasoning_boundary import (
     ANSWER,
@@ -66,7 +67,8 @@ class ReasoningBound:
         """How many tokens a short answer takes, its stop token too; 0 where that is not known."""
         num_to_end = matcher.tokens_to_end()
         if num_to_end is None and self.ending is not None:
-            found = self.ending.find(matcher, self.max_tokens)
+            scout = scout_of(matcher, self.ending.stop_token_ids)
+            found = self.ending.find_among(scout, self.max_tokens)
             num_to_end = None if found is None else len(found) + 1
         return num_to_end or 0
 

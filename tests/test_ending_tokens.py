@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import groupby
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +49,9 @@ def test_tokens_that_look_alike_and_no_others_have_one_shape(texts: list[bytes |
         text = tokens.bytes_of(token_id)
         assert found.setdefault(shape(text), tokens.shape_of(token_id)) == tokens.shape_of(token_id)
     assert len(set(found.values())) == len(found)
+    groups = [group.tolist() for group in tokens.by_shape(np.arange(256, tokens.vocab_size))]
+    assert sorted(i for group in groups for i in group) == [*range(256, tokens.vocab_size)]
+    assert len(groups) == len(found) and all(group == sorted(group) for group in groups)
 
 
 @given(TEXTS)

@@ -227,9 +227,11 @@ def test_truncated_carries_the_text_and_the_usage(llm: LLM):
 
 def test_max_tokens_that_is_just_enough_is_no_truncation(llm: LLM):
     whole = llm.generate_raw(ADA, schema=Person)
-    num_tokens = len(whole.token_ids) - 1  # without the stop token
+    num_tokens = len(whole.token_ids)  # the stop token too
     just = llm.generate_raw(ADA, schema=Person, max_tokens=num_tokens)
-    assert (just.value, just.finish_reason) == (whole.value, "length")
+    assert (just.value, just.finish_reason) == (whole.value, "stop")
+    less = llm.generate_raw(ADA, schema=Person, max_tokens=num_tokens - 1)
+    assert isinstance(less.value, Person) and less.finish_reason == "stop"
     regex = llm.generate_raw(ADA, regex="[0-9]{2,9}", max_tokens=2)
     assert (len(regex.text), regex.finish_reason) == (2, "length")
     with pytest.raises(Truncated):  # a number cut off is not the number that was meant

@@ -1,0 +1,184 @@
+"""Copies of matchers that are sent ahead: cheap to make, to move and to throw away.
+
+A matcher keeps its follower, its place in a pool and what its library remembers of rows in step;
+one that only looks what may come need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from llguidance.numpy import fill_next_token_bitmask
+
+from structspec.grammars.base import Bitmask, Matcher, MatcherFailed
+from structspec.grammars.key_places import Place
+from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
+from structspec.grammars.unique_keys import GuardedMatcher
+
+
+class Scout(Protocol):
+    """What of a `Matcher` looking ahead takes; its laws hold."""
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by one token; False leaves the state unchanged."""
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last `num_tokens` accepted tokens."""
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        """The tokens that the masks leave no choice about from here on, at most `limit`."""
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Write the allowed next tokens into `bitmask[row]`."""
+
+    def ends_with(self, token_ids: Sequence[int]) -> bool:
+        """Whether these tokens end the text here, a stop token behind them."""
+
+
+def scout_of(matcher: Matcher, stop_token_ids: Sequence[int]) -> Scout:
+    """A scout where the text stands: on a copy, or on the matcher itself where there is none.
+
+    Whoever moves it moves it back.
+    """
+    if isinstance(matcher, LLGuidanceMatcher):
+        return _LLGuidanceScout(matcher)
+    if isinstance(matcher, GuardedMatcher) and isinstance(matcher.inner, LLGuidanceMatcher):
+        return _GuardedScout(_LLGuidanceScout(matcher.inner), matcher)
+    return _MatcherScout(matcher, stop_token_ids)
+
+
+class _MatcherScout:
+    """The matcher itself."""
+
+    __slots__ = ("_matcher", "_stops")
+
+    def __init__(self, matcher: Matcher, stop_token_ids: Sequence[int]) -> None:
+        self._matcher = matcher
+        self._stops = stop_token_ids
+
+    def accept(self, token_id: int) -> bool:
+        return self._matcher.accept(token_id)
+
+    def rollback(self, num_tokens: int) -> None:
+        self._matcher.rollback(num_tokens)
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        return self._matcher.forced_tokens(limit)
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        self._matcher.fill(bitmask, row)
+
+    def ends_with(self, token_ids: Sequence[int]) -> bool:
+        num_taken = 0
+        try:
+            for token_id in token_ids:
+                if not self._matcher.accept(token_id):
+                    return False
+                num_taken += 1
+            is_over = any(map(self._matcher.accept, self._stops))
+            num_taken += is_over
+            return is_over
+        finally:
+            self._matcher.rollback(num_taken)
+
+
+class _LLGuidanceScout:
+    """On a copy of the library's matcher."""
+
+    __slots__ = ("_library", "_num_stops", "_original", "_stops", "_token_ids", "_writable")
+
+    def __init__(self, matcher: LLGuidanceMatcher) -> None:
+        self._library = matcher.library.deep_copy()
+        self._original = matcher.original
+        self._writable = matcher.is_writable
+        self._stops = matcher.vocabulary.stop_token_ids
+        self._num_stops = matcher.num_stops
+        self._token_ids = [*matcher.token_ids]
+
+    def accept(self, token_id: int) -> bool:
+        if token_id in self._stops:
+            is_allowed = self._num_stops > 0 or bool(self._library.is_accepting())
+            self._num_stops += is_allowed
+            return is_allowed
+        if self._num_stops or not self._writable(token_id):
+            return False
+        if self._library.compute_ff_bytes():
+            forced = self._library.compute_ff_tokens()
+            if forced and forced[0] != token_id:  # where text is forced, the canonical token is
+                return False
+        if self._library.try_consume_tokens([token_id]) == 0:
+            if self._library.is_error():
+                raise MatcherFailed(self._library.get_error())
+            return False
+        self._token_ids.append(token_id)
+        return True
+
+    def rollback(self, num_tokens: int) -> None:
+        num_stops = min(num_tokens, self._num_stops)
+        self._num_stops -= num_stops
+        num_tokens -= num_stops
+        if num_tokens:
+            del self._token_ids[-num_tokens:]
+            self._library.rollback(num_tokens)
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        forced: list[int] = []
+        try:
+            while len(forced) < limit and not self._num_stops and not self._library.is_accepting():
+                tokens = self._library.compute_ff_tokens()[:1]
+                if not tokens or not self.accept(tokens[0]):
+                    break
+                forced += tokens
+        finally:
+            self.rollback(len(forced))
+        return forced
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """By another copy: the library may take a row that it keeps for that of another branch."""
+        library = self._original.library.deep_copy()
+        library.try_consume_tokens(self._token_ids)
+        fill_next_token_bitmask(library, bitmask, row)
+
+    def ends_with(self, token_ids: Sequence[int]) -> bool:
+        """Not asked which of them are canonical where text is forced: their spelling stands."""
+        if self._num_stops:
+            return not token_ids
+        library = self._library.deep_copy()
+        num_taken: int = library.try_consume_tokens([*token_ids])
+        return num_taken == len(token_ids) and bool(library.is_accepting())
+
+
+class _GuardedScout:
+    """One of a text in which no key comes twice; where every token repeats one it is lost."""
+
+    __slots__ = ("_inner", "_places", "_text_of")
+
+    def __init__(self, inner: _LLGuidanceScout, matcher: GuardedMatcher) -> None:
+        self._inner = inner
+        self._places = [matcher.place]
+        self._text_of = matcher.text_of
+
+    def accept(self, token_id: int) -> bool:
+        place = self._places[-1].after(self._text_of(token_id))
+        if place is None or not self._inner.accept(token_id):
+            return False
+        self._places.append(place)
+        return True
+
+    def rollback(self, num_tokens: int) -> None:
+        self._inner.rollback(num_tokens)
+        if num_tokens:
+            del self._places[-num_tokens:]
+
+    def forced_tokens(self, limit: int) -> list[int]:
+        return self._inner.forced_tokens(limit)
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        self._inner.fill(bitmask, row)
+
+    def ends_with(self, token_ids: Sequence[int]) -> bool:
+        place: Place | None = self._places[-1]
+        for token_id in token_ids:
+            place = place and place.after(self._text_of(token_id))
+        return place is not None and self._inner.ends_with(token_ids)
