@@ -90,7 +90,7 @@ class EndingSearch:
 
     def find_among(self, matcher: Scout, limit: int, last: bytes = b"") -> Ending | None:
         """The same, with more ways tried where the first fails: all that begin where it guessed."""
-        found = self.find(matcher, limit, last)
+        found = self.find(matcher, limit, last) or self._find_merged(matcher, limit, last, (), 4)
         if found is not None:
             return found
         sure: list[int] = []
@@ -143,9 +143,10 @@ class EndingSearch:
             matcher.rollback(num_taken)
 
     def _find_merged(
-        self, matcher: Scout, limit: int, last: bytes, before: Ending
+        self, matcher: Scout, limit: int, last: bytes, before: Ending, num_merged: int = 2
     ) -> Ending | None:
-        most = _MOST_MERGED + 2 * limit  # merged it is shorter
+        """A way of at most `limit` tokens, each of them for `num_merged` that are found at most."""
+        most = _MOST_MERGED + num_merged * limit
         uses: Counter[bytes] = Counter()
         found = self._find(matcher, most, last, before, uses)
         if found is None and any(uses[text] >= num_eager for text, num_eager in _EAGER.items()):

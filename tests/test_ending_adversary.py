@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from structspec import Choice, JsonSchema, Regex
+from structspec import Choice, JsonSchema, Regex, Tools
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import Constraint, Grammar
 from structspec.ending import Endings
@@ -90,3 +90,18 @@ def test_what_is_begun_late_is_not_what_has_no_room(case: str, num_spare: int) -
         allowed = np.flatnonzero(unpack_row(bitmask[0], OF.vocab_size)).tolist()
         written.append(random_.choice(allowed))
         assert matcher.accept(written[-1])
+
+
+@pytest.mark.parametrize("library", ["llguidance", "xgrammar"])
+def test_a_way_is_found_within_its_own_length_where_it_is_found_letter_by_letter(
+    library: str,
+) -> None:
+    """xgrammar says of no token that it is certain."""
+    tool = {"type": "function", "function": {"name": "find", "parameters": FOUR}}
+    constraint = Tools([tool], envelope="json", choice="required")
+    matcher = backend("smollm2", library).compile(constraint).matcher()
+    search = ENDINGS.plan(constraint, 1).search
+    scout = scout_of(matcher, OF.stop_token_ids)
+    shortest = search.find_among(scout, 200)
+    assert shortest is not None
+    assert search.find_among(scout, len(shortest)) == shortest
