@@ -24,7 +24,7 @@ from structspec.constraint import (
     StructuralTag,
     Tools,
 )
-from structspec.ending_widths import Width, width_of_pattern
+from structspec.ending_widths import Width, shortest_match, width_of_pattern
 
 _BYTES_PER_TOKEN = 3  # of keys and of text, at least
 _OTHERS = 48  # tokens, of grammars
@@ -51,7 +51,7 @@ class Room:
     """So many tokens are lacking at most; where it `is_open` nesting may make it any number.
 
     One token adds `growth` to what is lacking, at most: it opens what is not required. `words` are
-    keys that some object has to have, and values of which there are few.
+    keys that some object has to have, values of which there are few, and matches of patterns.
     """
 
     num_tokens: int
@@ -188,6 +188,7 @@ class _Estimate:
 
     def _own_of_kind(self, kind: str, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
         if kind == "string":
+            self._note_match(schema.get("pattern"))
             return 2 + max(_number(schema, "minLength"), _width(schema).least)
         if kind == "object":
             return 2 + self._own_of_keys(schema, above) + 6 * _number(schema, "minProperties")
@@ -199,6 +200,11 @@ class _Estimate:
             more = num_more * (self._own_of(item, above) + 1) if num_more else 0
             return 2 + sum(first[: _number(schema, "minItems")]) + more
         return 2 + _digits(schema)
+
+    def _note_match(self, pattern: Any) -> None:
+        match = shortest_match(pattern) if isinstance(pattern, str) else None
+        if match:
+            self._words[json.dumps(match, ensure_ascii=False)[1:].encode()] = None
 
     def _own_of_keys(self, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
         declared = schema.get("properties")

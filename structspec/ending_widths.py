@@ -27,6 +27,8 @@ from structspec.grammars.regexes.syntax import (
 from structspec.grammars.regexes.syntax import Sequence as Parts
 
 _MOST = 2048
+_MOST_SPELLED = 200  # characters
+_KNOWN = "0aA -_"  # that are written rather than others
 
 
 class Width(NamedTuple):
@@ -49,6 +51,34 @@ def width_of_pattern(pattern: str, *, is_searched: bool = False) -> Width:
         return _UNKNOWN
 
 
+@lru_cache(maxsize=1024)
+def shortest_match(pattern: str) -> str | None:
+    """A shortest text in which a pattern is found; None where it is not read off, or is long."""
+    try:
+        regex = parse_search(pattern)
+        return _shortest(regex) if width_of(regex).least <= _MOST_SPELLED else None
+    except (StructspecError, RecursionError):
+        return None
+
+
+def _shortest(regex: Regex) -> str | None:
+    if isinstance(regex, Empty):
+        return ""
+    if isinstance(regex, Characters):
+        known = (c for c in _KNOWN for low, high in regex.ranges if low <= ord(c) <= high)
+        return next(known, chr(regex.ranges[0][0]) if regex.ranges else None)
+    if isinstance(regex, Parts):
+        found = [_shortest(part) for part in parts(regex)]
+        return None if None in found else "".join(filter(None, found))
+    if isinstance(regex, Repeat):
+        text = _shortest(regex.item) if regex.minimum else ""
+        return None if text is None else text * regex.minimum
+    if isinstance(regex, Alternatives):
+        texts = [text for text in map(_shortest, regex.items) if text is not None]
+        return min(texts, key=len, default=None)
+    return None
+
+
 def width_of(regex: Regex) -> Width:
     """Of texts that match; what is longer than some thousand characters counts as that."""
     width = _width_of(regex)
@@ -66,8 +96,8 @@ def _width_of(regex: Regex) -> Width:
         least, lacking, growth = width_of(regex.item)
         if regex.maximum is None or regex.maximum > regex.minimum:
             growth = max(growth, lacking)
-        num_before = max(0, regex.minimum - 1)
-        return Width(regex.minimum * least, num_before * least + lacking, growth)
+        others = max(0, regex.minimum - 1) * least
+        return Width(regex.minimum * least, others + lacking, growth and growth + others)
     assert isinstance(regex, Alternatives | And)
     widths = [width_of(item) for item in regex.items]
     lengths = [width.least for width in widths]
@@ -80,8 +110,10 @@ def _width_of(regex: Regex) -> Width:
 
 def _in_a_row(widths: list[Width]) -> Width:
     """Of one part behind the other: what lacks is most of one that is begun, and all behind it."""
-    least = lacking = 0
+    least = lacking = growth = 0
     for part in reversed(widths):
         lacking = max(lacking, part.lacking + least)
+        if part.growth:  # what seemed to be of those behind may have been of this one
+            growth = max(growth, part.growth + least)
         least = min(_MOST, least + part.least)
-    return Width(least, lacking, max(part.growth for part in widths))
+    return Width(least, lacking, growth)

@@ -57,6 +57,10 @@ CASES: dict[str, tuple[Constraint, str]] = {
         Grammar('start: term ("+" term)*\nterm: /[0-9]+/ | "(" start ")"'),
         "(" * 400,
     ),
+    "a date anywhere in a text": (
+        JsonSchema(record(["day"], day={"type": "string", "pattern": r"\d{4}-\d{2}-\d{2}T"})),
+        '{"day": "',
+    ),
     "brackets of JSON": (JsonSchema({}), "[" * 400),
     "a level that costs more to close than to open": (JsonSchema(CHAIN), '{"next": ' * 100),
     "a key that asks for more than others": (

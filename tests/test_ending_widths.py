@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from structspec.ending_widths import Width, width_of_pattern
+from structspec.ending_widths import Width, shortest_match, width_of_pattern
 
 TEXTS = ["".join(letters) for length in range(7) for letters in product("ab", repeat=length)]
 PATTERNS = st.recursive(
@@ -61,6 +61,18 @@ def test_no_text_comes_to_lack_more_than_is_said(pattern: str) -> None:
 )
 def test_widths_that_can_be_counted(pattern: str, width: tuple[int, int, int]) -> None:
     assert width_of_pattern(pattern) == Width(*width)
+
+
+@given(PATTERNS)
+def test_a_shortest_match_is_one(pattern: str) -> None:
+    match, least = shortest_match(pattern), width_of_pattern(pattern, is_searched=True).least
+    assert match is not None and re.search(pattern, match) and len(match) == least
+
+
+def test_a_date_somewhere_in_a_text_is_spelled() -> None:
+    assert shortest_match(r"\d{4}-\d{2}") == "0000-00"
+    assert shortest_match(r"(a)\1") is None
+    assert shortest_match("a{201}") is None
 
 
 def test_what_is_searched_for_may_stand_anywhere() -> None:
