@@ -112,6 +112,10 @@ class LateWrapper(Wrapper, Protocol):
     def wrap_at(self) -> int:
         """How many tokens of output are taken before it has to be there."""
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it is known to change nothing."""
+
     def behind(self, matcher: Matcher, num_tokens: int) -> Matcher:
         """A matcher around one that has taken so many tokens."""
 

@@ -12,7 +12,7 @@ text alone, however steps are taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from structspec.bitmask import allocate_bitmask, pack_row, unpack_row
 from structspec.constraint import Constraint
 from structspec.ending_room import room_of
-from structspec.ending_row import narrowed
+from structspec.ending_row import is_known_to_fit, narrow_known, narrowed
 from structspec.ending_search import Closers, Ending, EndingSearch, Place
 from structspec.ending_tokens import EndingTokens
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
@@ -29,6 +29,9 @@ from structspec.grammars.scouts import Scout, scout_of
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.vocabulary import Vocabulary
 
+_FAR_TOO_LONG = 4  # times max_tokens: estimates are not that wrong
+_MOST_PLANS = 512  # constraints with their limits that are remembered
+_FEW_LEFT = 96  # tokens, with which there is time to look in many ways
 _AGAIN = 8  # where no ending is known one is looked for every so many tokens
 
 
@@ -40,13 +43,24 @@ class Endings:
         self._tokens = EndingTokens(vocabulary)
         # where tokens are as short as bytes a text wants more of them
         self._scale = 1 if self._tokens.mean_length > 2 else 3
+        self._plans: dict[tuple[object, ...], EndInTime | None] = {}
         self._max_in_flight = 2 * (max_drafts + 1)  # one step is planned while another runs
 
     def plan(self, constraint: Constraint | None, max_tokens: int) -> EndInTime | None:
-        """What ends a request's text in time; None for free text, which may end anywhere."""
+        """What ends a request's text in time; None for free text, and where nothing could."""
         if constraint is None:
             return None
+        key = (*constraint.key, max_tokens)
+        if key not in self._plans:
+            if len(self._plans) > _MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = self._plan(constraint, max_tokens)
+        return self._plans.get(key)
+
+    def _plan(self, constraint: Constraint, max_tokens: int) -> EndInTime | None:
         room = room_of(constraint)
+        if self._scale * room.least > _FAR_TOO_LONG * max_tokens:
+            return None
         num_tokens = num_watched = self._scale * room.num_tokens
         if room.is_open:
             # it may be opened that fast
@@ -72,6 +86,12 @@ class EndInTime:
     room: int  # tokens that an ending may have
     growth: int  # by how much a token may lengthen one
     wrap_at: int
+    starts: list[Ending | None] = field(default_factory=list)  # the ending of an empty text, once
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no text was found that is short enough."""
+        return self.starts == [None]
 
     def around(self, matcher: Matcher) -> TimelyMatcher:
         """A matcher at the start of the text."""
@@ -102,13 +122,12 @@ class TimelyMatcher(WrappedMatcher):
         self._next_look = plan.first  # behind so many tokens
         self._row: NDArray[np.bool_] | None = None  # what is allowed here, once that is known
         if num_taken >= plan.first:
-            self._look(self._place_behind(None, None))
+            self._look(self._place_at_first())
 
     def fill(self, bitmask: Bitmask, row: int, budget: int | None = None) -> None:
         """Write the allowed next tokens into `bitmask[row]`."""
         self.inner.fill(bitmask, row, budget)
-        if (place := self._tight_place) is not None:
-            pack_row(self._narrowed(bitmask[row], place), bitmask[row])
+        self._narrow_row(bitmask[row])
 
     def accept(self, token_id: int) -> bool:
         """Advance by one token; False leaves the state unchanged."""
@@ -145,10 +164,16 @@ class TimelyMatcher(WrappedMatcher):
         return taken
 
     def inner_job(self, job: FillJob) -> FillJob | None:
-        """The same for the matcher inside, while so much is left that no row is narrowed."""
+        """The same for the matcher inside, where no row behind a draft is narrowed."""
         num_more = len(job.draft_token_ids)
-        is_loose = self._tight_place is None and self.passes(num_more)
-        return FillJob(self.inner, job.first_row, job.draft_token_ids) if is_loose else None
+        if num_more and (self._tight_place is not None or not self.passes(num_more)):
+            return None
+        return FillJob(self.inner, job.first_row, job.draft_token_ids)
+
+    def narrow(self, job: FillJob, bitmask: Bitmask, num_valid: int) -> int:
+        """Narrow the row of a job without drafts; those with some are loose."""
+        self._narrow_row(bitmask[job.first_row])
+        return num_valid
 
     def passes(self, num_tokens: int) -> bool:
         """Whether the matcher inside alone can be moved by so many tokens."""
@@ -198,11 +223,23 @@ class TimelyMatcher(WrappedMatcher):
     def _after_look(self) -> int:
         """Where the end is to be looked at next: before that no row can be too wide."""
         num_taken, place = self._looks[-1]
-        if place.ending is None:
-            return num_taken + _AGAIN
+        if place.ending is None and not num_taken:
+            return self._plan.max_tokens + 1  # with fewer tokens there is none either
+        if place.ending is None or len(place.ending) >= self._plan.max_tokens - num_taken:
+            # what takes long to look for in vain is looked for a few times only
+            return num_taken + max(_AGAIN, (self._plan.max_tokens - num_taken) // 2)
         spare = self._spare(place.ending, num_taken)
         # what adds so much to an ending takes some tokens to be opened once more
         return num_taken + max(1, (spare - self._plan.growth) // (1 + self._plan.growth // 4))
+
+    def _place_at_first(self) -> Place:
+        """The place where looking begins; that of an empty text is looked for once for all."""
+        starts = self._plan.starts
+        if self._num_taken or isinstance(self.inner, WrappedMatcher):
+            return self._place_behind(None, None)
+        if not starts:
+            starts.append(self._place_behind(None, None).ending)
+        return Place(starts[0], b"", self._new_closers())
 
     def _place_behind(self, here: Place | None, token_id: int | None) -> Place:
         """The place behind a token that was just taken at a place that is known, or is not.
@@ -225,7 +262,9 @@ class TimelyMatcher(WrappedMatcher):
 
     def _found(self, last: bytes) -> Place:
         limit = max(0, self._num_left - 1)
-        found = self._plan.search.find_among(self._scout(), limit, last)
+        search = self._plan.search
+        find = search.find_among if limit <= _FEW_LEFT else search.find
+        found = find(self._scout(), limit, last)
         return Place(found, last, self._new_closers())
 
     def _follow(self, place: Place, token_id: int) -> Place:
@@ -233,16 +272,36 @@ class TimelyMatcher(WrappedMatcher):
         search = self._plan.search
         last = search.last_byte([token_id], place.last)
         assert place.ending is not None
+        if self._goes_on(place, token_id):
+            return place._replace(last=last, is_plain=True)
         kept = search.keep(self._scout(), place.ending, token_id)
         if kept is None:
             return self._found(last)
         is_within = kept is place.ending and search.tokens.stays_in_string(token_id)
         shares = is_within and not search.closes_a_key(kept)
-        return Place(kept, last, place.closers if shares else self._new_closers())
+        is_plain = shares and bool(search.tokens.plain[token_id])
+        return Place(kept, last, place.closers if shares else self._new_closers(), is_plain)
+
+    def _goes_on(self, place: Place, token_id: int) -> bool:
+        """Whether a token only lengthens a string whose closing quote may stand anywhere."""
+        tokens = self._plan.search.tokens
+        if not (place.is_plain and place.closers.stays.get("plain") and tokens.plain[token_id]):
+            return False
+        assert place.ending is not None
+        is_closed = place.ending and tokens.bytes_of(place.ending[0])[:1] == b'"'
+        return bool(is_closed) and not self._plan.search.closes_a_key(place.ending)
+
+    def _narrow_row(self, row: Row) -> None:
+        """Take from a row of the matcher inside what leaves too little for the end."""
+        place = self._tight_place
+        tokens = self._plan.search.tokens
+        if place is None or narrow_known(tokens, place, row, self._num_left):
+            return
+        pack_row(self._narrowed(row, place), row)
 
     def _is_allowed(self, token_id: int, place: Place) -> bool:
         """As the row here says, which is filled for that where it has to be."""
-        if place.ending is not None and place.ending[:1] == (token_id,):
+        if is_known_to_fit(self._plan.search.tokens, place, token_id, self._num_left):
             return True
         if self._row is None:
             bitmask = allocate_bitmask(1, self._plan.search.tokens.vocab_size)

@@ -50,12 +50,14 @@ _OPEN_GROWTH = 24  # tokens that open a dozen brackets
 class Room:
     """So many tokens are lacking at most; where it `is_open` nesting may make it any number.
 
-    One token adds `growth` to what is lacking, at most: it opens what is not required. `words` are
-    keys that some object has to have, values of which there are few, and matches of patterns.
+    One token adds `growth` to what is lacking, at most: it opens what is not required. The shortest
+    text takes about `least`, 0 where nothing is known of that. `words` are keys that some object
+    has to have, values of which there are few, and matches of patterns.
     """
 
     num_tokens: int
     growth: int = _LEAST_GROWTH
+    least: int = 0
     is_open: bool = False
     words: tuple[bytes, ...] = ()
 
@@ -63,6 +65,7 @@ class Room:
         return Room(
             max(self.num_tokens, other.num_tokens),
             max(self.growth, other.growth),
+            0,
             self.is_open or other.is_open,
             (*self.words, *other.words),
         )
@@ -147,7 +150,8 @@ class _Estimate:
         except RecursionError:
             return Room(_MOST, _OPEN_GROWTH, is_open=True)
         growth = max(self._growth, _OPEN_GROWTH if self._is_open else _LEAST_GROWTH)
-        return Room(min(num_tokens, _MOST) + _MARGIN, growth, self._is_open, (*self._words,))
+        num_tokens = min(num_tokens, _MOST) + _MARGIN
+        return Room(num_tokens, growth, self.own(), self._is_open, (*self._words,))
 
     def own(self) -> int:
         """What the smallest value takes."""

@@ -7,12 +7,14 @@ What would take too long to look at is not allowed: the ending itself always is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from structspec.ending_search import Ending, EndingSearch, Place
+from structspec.ending_tokens import EndingTokens
+from structspec.grammars.base import Row
 from structspec.grammars.scouts import Scout
 
 _ROOM_OF_CHARACTER = 4  # tokens that half a character wants, at most
@@ -35,6 +37,61 @@ def narrowed(
     A token lengthens it by `room` at most. More `closers` of the place are found on the way.
     """
     return _Narrowing(search, matcher, place, num_left, room).of(inside)
+
+
+def narrow_known(tokens: EndingTokens, place: Place, row: Row, num_left: int) -> bool:
+    """Narrow a row in place by what is known of the string where the text stands.
+
+    False, and nothing is changed, where that is not enough.
+    """
+    ending, closers, most = place.ending, place.closers, num_left - 2
+    if not place.is_plain or ending is None or len(ending) > most:
+        return False
+    if not closers.stays.get("plain"):
+        return False
+    refused: list[int] = []
+    for token_id in _tokens_of(row & tokens.other_row):
+        if ending[:1] == (token_id,):
+            continue
+        if token_id not in closers.endings:
+            return False
+        behind = closers.endings[token_id]
+        if behind is None or len(behind) > most:
+            refused.append(token_id)
+    away = []
+    for kind, some, room in (
+        ("partial", tokens.partial_row, _ROOM_OF_CHARACTER),
+        ("escaping", tokens.escaping_row, _ROOM_OF_ESCAPE),
+    ):
+        if len(ending) + room > most:
+            away.append(some)
+        elif kind not in closers.stays and (row & some).any():
+            return False
+        elif not closers.stays.get(kind, True):
+            away.append(some)
+    for some in away:
+        row &= ~some
+    words = row.view(np.uint32)
+    for token_id in refused:
+        words[token_id // 32] &= ~np.uint32(1 << token_id % 32)
+    return True
+
+
+def is_known_to_fit(tokens: EndingTokens, place: Place, token_id: int, num_left: int) -> bool:
+    """Whether that is known of a token, if the matcher takes it; False where it has to be seen."""
+    ending, closers, most = place.ending, place.closers, num_left - 2
+    if ending is None or len(ending) > most:
+        return False
+    if ending[:1] == (token_id,):
+        return True
+    is_plain = 0 <= token_id < tokens.vocab_size and bool(tokens.plain[token_id])
+    return place.is_plain and is_plain and closers.stays.get("plain", False)
+
+
+def _tokens_of(row: Row) -> Iterator[int]:
+    for index in row.nonzero()[0].tolist():
+        word = int(row[index])
+        yield from (32 * index + bit for bit in range(32) if word >> bit & 1)
 
 
 class _Narrowing:

@@ -63,6 +63,7 @@ class Place(NamedTuple):
     ending: Ending | None
     last: bytes  # of the text, blanks left out; empty where that is not known
     closers: Closers
+    is_plain: bool = False  # the last token was whole characters of the string that goes on
 
 
 class EndingSearch:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from structspec.bitmask import allocate_bitmask, pack_row
 from structspec.vocabulary import Vocabulary
 
 Bools = NDArray[np.bool_]
@@ -44,6 +45,12 @@ class EndingTokens:
         # with a backslash and no quote that is not behind one
         self.escaping: Bools = _where(tokens, texts.having(b"\\"), _keeps_open)
         self._stays_in_string: Bools = self.plain | self.partial | self.escaping
+        rows = [allocate_bitmask(1, self.vocab_size)[0] for _ in range(3)]
+        for row, some in zip(
+            rows, (self.partial, self.escaping, ~self._stays_in_string), strict=True
+        ):
+            pack_row(some, row)
+        self.partial_row, self.escaping_row, self.other_row = rows
         self._shapes: NDArray[np.uint64] = texts.shapes()
         self.mean_length = texts.mean_length
 

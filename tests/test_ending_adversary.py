@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Constraint, str]] = {
 def test_what_is_begun_late_is_not_what_has_no_room(case: str, num_spare: int) -> None:
     constraint, text = CASES[case]
     compiled = backend("smollm2", "llguidance").compile(constraint)
-    search = ENDINGS.plan(constraint, 1).search
+    search = ENDINGS.plan(constraint, 400).search
     scout = scout_of(compiled.matcher(), OF.stop_token_ids)
     shortest = search.find_among(scout, 200)
     assert shortest is not None
@@ -104,7 +104,7 @@ def test_a_way_is_found_within_its_own_length_where_it_is_found_letter_by_letter
     tool = {"type": "function", "function": {"name": "find", "parameters": FOUR}}
     constraint = Tools([tool], envelope="json", choice="required")
     matcher = backend("smollm2", library).compile(constraint).matcher()
-    search = ENDINGS.plan(constraint, 1).search
+    search = ENDINGS.plan(constraint, 400).search
     scout = scout_of(matcher, OF.stop_token_ids)
     shortest = search.find_among(scout, 200)
     assert shortest is not None

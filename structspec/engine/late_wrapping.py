@@ -12,7 +12,9 @@ def put_late(request: Request, late: LateWrapper | None) -> None:
 
     So it is there before anything is taken, also what was drawn before the grammar was ready.
     """
-    if late is None or late.wrap_at:
+    if late is None or late.is_hopeless:
+        return
+    if late.wrap_at:
         request.late_wrapper = late
     else:
         request.wrappers = (*request.wrappers, late)
