@@ -8,6 +8,7 @@ code, which gives it up once and for as long as all of it takes.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from structspec.kernels.compiled import compiled
 
+logger = logging.getLogger("structspec")
 _FEW = 4  # so many are as quickly sent by themselves
 _FLAGS = getattr(socket, "MSG_DONTWAIT", None)  # None: a system whose sockets are no files
 _send = numba.types.ExternalFunction(
@@ -79,7 +81,7 @@ class Outbox:
         sent = send_each([transport.fd for transport in ready], parts)
         for transport, part, num_sent in zip(ready, parts, sent, strict=True):
             if num_sent < len(part):  # what is wrong with it, if anything, the transport finds out
-                transport.inner.write(part[max(0, num_sent) :])
+                transport.write_now(part[max(0, num_sent) :])
 
 
 class GatheringTransport:
@@ -116,7 +118,19 @@ class GatheringTransport:
     def flush(self) -> None:
         """Hand over what waits to the transport."""
         if self._waiting:
-            self.inner.write(self.take())
+            self.write_now(self.take())
+
+    def write_now(self, data: bytes) -> None:
+        """Hand this over to the transport; where it is closed nobody is there to read it.
+
+        What goes wrong ends this connection, and no other's bytes wait for it.
+        """
+        try:
+            if not self.inner.is_closing():
+                self.inner.write(data)
+        except Exception:
+            logger.exception("a connection could not be written to")
+            self.inner.abort()
 
     def take(self) -> bytes:
         """All that waits, which then does not any more."""

@@ -141,3 +141,61 @@ def test_all_that_is_written_in_one_turn_is_sent_by_one_call(monkeypatch: pytest
     monkeypatch.setattr(outgoing, "send_each", send)
     asyncio.run(write())
     assert calls == [[b"ab"] * NUM_CONNECTIONS]
+
+
+def loops() -> list[type[asyncio.AbstractEventLoop]]:
+    """The event loops that a server may run in here."""
+    found: list[type[asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop]
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        found.append(uvloop.Loop)
+    return found
+
+
+@pytest.mark.parametrize("count", [2, NUM_CONNECTIONS])
+@pytest.mark.parametrize("loop", loops())
+@pytest.mark.parametrize("fault", ["closed before", "closed meanwhile", "raises"])
+def test_a_connection_that_is_gone_keeps_nothing_from_the_others(
+    fault: str,
+    loop: type[asyncio.AbstractEventLoop],
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    """Neither now nor with what is written later, however many there are."""
+
+    async def write_and_read() -> list[bytes]:
+        async with connected(Outbox(), count) as pairs:
+            gone = pairs[0][0]
+            if fault == "closed before":
+                gone.inner.abort()
+                await asyncio.sleep(0.01)
+            if fault == "raises":
+                monkeypatch.setattr(GatheringTransport, "is_ready", property(lambda self: False))
+                gone.inner = Raising(gone.inner)
+            for text in (b"one ", b"two"):
+                for transport, _ in pairs:
+                    transport.write(text)
+                if fault == "closed meanwhile":
+                    gone.inner.abort()
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(5):
+                return await asyncio.gather(*(read(there, 7) for _, there in pairs[1:]))
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(write_and_read()) == [b"one two"] * (count - 1)
+    assert bool(caplog.records) == (fault == "raises")
+
+
+class Raising:
+    """A transport that cannot be written to, and does not know it."""
+
+    def __init__(self, inner: asyncio.Transport) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def write(self, data: bytes) -> None:
+        raise RuntimeError("the handler is closed")
