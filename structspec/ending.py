@@ -13,7 +13,6 @@ text alone, however steps are taken.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from structspec.ending_row import is_known_to_fit, narrow_known, narrowed
 from structspec.ending_search import Closers, Ending, EndingSearch, Place
 from structspec.ending_tokens import EndingTokens
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
+from structspec.grammars.drafts import taken_ahead
 from structspec.grammars.scouts import Scout, scout_of
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.vocabulary import Vocabulary
@@ -159,9 +159,7 @@ class TimelyMatcher(WrappedMatcher):
         forced = self.inner.forced_tokens(limit)
         if self.passes(len(forced)):
             return forced
-        taken = [*takewhile(self.accept, forced)]
-        self.rollback(len(taken))
-        return taken
+        return taken_ahead(self, forced)
 
     def inner_job(self, job: FillJob) -> FillJob | None:
         """The same for the matcher inside, where no row behind a draft is narrowed."""

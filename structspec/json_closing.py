@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
 from math import inf
 from weakref import WeakKeyDictionary
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from structspec.bitmask import allocate_bitmask, pack_row, unpack_row
 from structspec.constraint import Constraint, JsonSchema
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
+from structspec.grammars.drafts import taken_ahead
 from structspec.grammars.wrapping import WrappedMatcher, Wrapper
 from structspec.json_annotations import without_annotations
 from structspec.json_positions import Mode, Position
@@ -193,9 +193,7 @@ class ClosingMatcher(WrappedMatcher):
 
     def forced_tokens(self, limit: int) -> list[int]:
         """What the matcher inside leaves no choice about."""
-        taken = [*takewhile(self.accept, self.inner.forced_tokens(limit))]
-        self.rollback(len(taken))
-        return taken
+        return taken_ahead(self, self.inner.forced_tokens(limit))
 
     def tokens_to_end(self) -> int | None:
         """The fewest tokens to a valid end, a stop token among them."""
