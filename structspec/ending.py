@@ -282,12 +282,11 @@ class TimelyMatcher(WrappedMatcher):
 
     def _goes_on(self, place: Place, token_id: int) -> bool:
         """Whether a token only lengthens a string whose closing quote may stand anywhere."""
-        tokens = self._plan.search.tokens
-        if not (place.is_plain and place.closers.stays.get("plain") and tokens.plain[token_id]):
+        search, ending = self._plan.search, place.ending
+        if not (place.is_plain and place.closers.stays.get("plain") and ending):
             return False
-        assert place.ending is not None
-        is_closed = place.ending and tokens.bytes_of(place.ending[0])[:1] == b'"'
-        return bool(is_closed) and not self._plan.search.closes_a_key(place.ending)
+        is_plain = bool(search.tokens.plain[token_id])
+        return is_plain and search.closes_a_string(ending) and not search.closes_a_key(ending)
 
     def _narrow_row(self, row: Row) -> None:
         """Take from a row of the matcher inside what leaves too little for the end."""

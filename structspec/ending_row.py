@@ -7,7 +7,7 @@ What would take too long to look at is not allowed: the ending itself always is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from structspec.ending_search import Ending, EndingSearch, Place
 from structspec.ending_tokens import EndingTokens
 from structspec.grammars.base import Row
+from structspec.grammars.drafts import allowed_tokens
 from structspec.grammars.scouts import Scout
 
 _ROOM_OF_CHARACTER = 4  # tokens that half a character wants, at most
@@ -50,7 +51,7 @@ def narrow_known(tokens: EndingTokens, place: Place, row: Row, num_left: int) ->
     if not closers.stays.get("plain"):
         return False
     refused: list[int] = []
-    for token_id in _tokens_of(row & tokens.other_row):
+    for token_id in allowed_tokens((row & tokens.other_row)[np.newaxis], 0):
         if ending[:1] == (token_id,):
             continue
         if token_id not in closers.endings:
@@ -86,12 +87,6 @@ def is_known_to_fit(tokens: EndingTokens, place: Place, token_id: int, num_left:
         return True
     is_plain = 0 <= token_id < tokens.vocab_size and bool(tokens.plain[token_id])
     return place.is_plain and is_plain and closers.stays.get("plain", False)
-
-
-def _tokens_of(row: Row) -> Iterator[int]:
-    for index in row.nonzero()[0].tolist():
-        word = int(row[index])
-        yield from (32 * index + bit for bit in range(32) if word >> bit & 1)
 
 
 class _Narrowing:
@@ -137,10 +132,8 @@ class _Narrowing:
             self._longest += _ROOM_OF_ESCAPE
         for group in tokens.by_shape(np.flatnonzero(rest)):
             fitting[self._fitting(group)] = True
-        may_close = (
-            self._search.tokens.bytes_of(self._ending[0] if self._ending else -1)[:1] == b'"'
-        )
-        if self._is_free and may_close and (fitting == inside).all():
+        may_close = self._is_free and self._search.closes_a_string(self._ending)
+        if may_close and (fitting == inside).all():
             self._closers.most = self._longest
         return fitting
 

@@ -175,6 +175,10 @@ class EndingSearch:
         # behind more digits the one that it begins with need not come
         return ending[1:] if ending and matcher.ends_with(ending[1:]) else ending
 
+    def closes_a_string(self, ending: Ending) -> bool:
+        """Whether an ending begins with a quote."""
+        return bool(ending) and self.tokens.bytes_of(ending[0])[:1] == b'"'
+
     def closes_a_key(self, ending: Ending) -> bool:
         """Whether the string that an ending closes is a key: what follows hangs on what it says."""
         text = b"".join(map(self.tokens.bytes_of, ending[:_MOST_FORCED]))
