@@ -123,14 +123,15 @@ def _plain(
 @contextlib.contextmanager
 def _junk_drafts(service: Service, num_guesses: int) -> Iterator[None]:
     engine = engine_of(service)
-    drafter, pace = engine._drafter, engine._pace
+    before = engine._drafter, engine._pace, engine._outlook
     engine._drafter = JunkDrafter(num_guesses, service.vocabulary.vocab_size)
+    engine._outlook = None
     if num_guesses:
         engine._pace = _Waiting()
     try:
         yield
     finally:
-        engine._drafter, engine._pace = drafter, pace
+        engine._drafter, engine._pace, engine._outlook = before
 
 
 def _record(service: Service, prepared: Sequence[Prepared]) -> list[Step]:

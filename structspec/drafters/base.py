@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, guessed
+from structspec.request import Request
 
 
 class Drafter(Protocol):
@@ -19,6 +20,21 @@ class Drafter(Protocol):
         may be drafted. Matchers are left where they were. A wrong guess costs time and never
         changes the output.
         """
+
+
+class Glimpse(NamedTuple):
+    """What would be guessed to follow a request's tokens, its grammar aside."""
+
+    kind: tuple[str, int]  # who would guess it, behind a match of how many tokens (0: untold)
+    token_ids: Sequence[int]
+
+
+@runtime_checkable
+class Foresighted(Protocol):
+    """A drafter that can tell cheaply what it would guess, also where nothing is guessed."""
+
+    def glimpse(self, requests: Sequence[Request], limit: int) -> Sequence[Glimpse]:
+        """At most `limit` tokens for each; a request's last token may not be known yet."""
 
 
 def count_slots(scheduled: ScheduledRequest) -> int:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import compress, count
 
-from structspec.drafters.base import count_hopeful, count_slots
+from structspec.drafters.base import Glimpse, count_hopeful, count_slots
 from structspec.drafters.copying import TextCopier, closing_text
 from structspec.drafters.forced import StopFinder, find_spelled, take_certain
 from structspec.drafters.haste import Haste
@@ -107,6 +107,22 @@ class HybridDrafter:
             [walk.sources for walk in walks],
             faults,
         )
+
+    def glimpse(self, requests: Sequence[Request], limit: int) -> list[Glimpse]:
+        """The surest guesses for each, those that are looked up in one call."""
+        others = [
+            self._guess_surely(Walk(request, None, limit, limit, ())) or ("", ())
+            for request in requests
+        ]
+        is_asked = [
+            not token_ids and "ngram" in request.params.speculation.chain
+            for request, (_, token_ids) in zip(requests, others, strict=True)
+        ]
+        found = iter(self._ngram.glimpse(list(compress(requests, is_asked)), limit))
+        return [
+            next(found) if asked else Glimpse((source, 0), token_ids)
+            for asked, (source, token_ids) in zip(is_asked, others, strict=True)
+        ]
 
     def _max_num_guessed(self, batch: Batch) -> int:
         """How many drafts of one request may be guesses: rows are cheap only up to a number."""

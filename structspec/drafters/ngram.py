@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from structspec.drafters.base import count_slots, looked_up
+from structspec.drafters.base import Glimpse, count_slots, looked_up
 from structspec.drafters.token_index import Ask, TokenIndex
 from structspec.engine.batch import Batch, Draft
 from structspec.request import Request
@@ -55,6 +55,13 @@ class NgramDrafter:
         if shortest > self._longest:
             return [[] for _ in places]
         return self._index.draft([self._ask(*place, shortest) for place in places])
+
+    def glimpse(self, requests: Sequence[Request], limit: int) -> list[Glimpse]:
+        """What followed the longest match of each; all in one call."""
+        asks = [self._ask(request, (), limit, self._shortest) for request in requests]
+        return [
+            Glimpse(("ngram", length), token_ids) for length, token_ids in self._index.matches(asks)
+        ]
 
     def _ask(self, request: Request, draft: Sequence[int], limit: int, shortest: int) -> Ask:
         new = request.token_ids[self._index.num_known(request) :]

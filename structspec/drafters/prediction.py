@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from structspec.drafters.base import count_slots, looked_up
+from structspec.drafters.base import Glimpse, count_slots, looked_up
 from structspec.drafters.suffix_automaton import NEXT_PLACE, NONE, ROOT, Int32s, followed, walk
 from structspec.drafters.suffix_tree import SuffixSettings, SuffixTree
 from structspec.engine.batch import Batch, Draft
@@ -55,6 +55,13 @@ class PredictionDrafter:
         known = [self._known.get(one.request.request_id) for one in batch.requests]
         is_predicted = [one is None or one.alignment is not None for one in known]
         return looked_up(drafts, Batch(list(compress(batch.requests, is_predicted))))
+
+    def glimpse(self, requests: Sequence[Request], limit: int) -> list[Glimpse]:
+        """The rest of each request's prediction."""
+        return [
+            Glimpse(("prediction", 0), self.continue_from(request, (), limit))
+            for request in requests
+        ]
 
     def forget_finished(self) -> None:
         """Let go of requests that are finished; to be called in every step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from structspec.drafters.base import count_slots, looked_up
+from structspec.drafters.base import Glimpse, count_slots, looked_up
 from structspec.drafters.suffix_responses import ResponseMemory
 from structspec.drafters.suffix_tree import NO_GUESS, SuffixSettings, SuffixTree
 from structspec.engine.batch import Batch, Draft
@@ -109,6 +109,12 @@ class SuffixDrafter:
             return []
         context = [*request.token_ids[-self._settings.max_order :], *draft]
         return self._memory.draft(context, limit, min_match).token_ids
+
+    def glimpse(self, requests: Sequence[Request], limit: int) -> list[Glimpse]:
+        """The likeliest continuation of each."""
+        return [
+            Glimpse(("suffix", 0), self.continue_from(request, (), limit)) for request in requests
+        ]
 
     def _tree_of(self, request: Request, num_tokens: int) -> SuffixTree:
         """The request's tree, which has at least its first `num_tokens` tokens."""

@@ -26,8 +26,10 @@ _NUM_KNOWN, _NUM_BITS, _STATE_SIZE = range(3)  # of a row; its heads are 2 ** NU
 _FEWEST_BITS = 6
 _FIRST_MIX, _SECOND_MIX = 0x9E3779B1, 0x85EBCA6B  # odd, and of no pattern
 
-# an ask, and its answer: where the match goes on (0: nowhere), and how many tokens of it are copied
-_ROW, _FIRST, _NUM_NEW, _NUM_DRAFT, _MIN, _MAX, _LIMIT, _START, _COUNT, _ASK_SIZE = range(10)
+# an ask, and its answer: where the match goes on (0: nowhere), how many tokens are copied,
+# and how many match
+_ROW, _FIRST, _NUM_NEW, _NUM_DRAFT, _MIN, _MAX, _LIMIT = range(7)
+_START, _COUNT, _LENGTH, _ASK_SIZE = range(7, 11)
 
 _MIN_WIDTH = 256
 
@@ -78,11 +80,16 @@ class TokenIndex:
 
     def draft(self, asks: Sequence[Ask]) -> list[list[int]]:
         """What followed each match."""
+        return [token_ids for _, token_ids in self.matches(asks)]
+
+    def matches(self, asks: Sequence[Ask]) -> list[tuple[int, list[int]]]:
+        """How long each match is, 0 where there is none, and what followed it."""
         if not asks:
             return []
         answers, copied = self._answer(asks)
-        counts = answers[:, _COUNT].tolist()
-        return [row[:count] for row, count in zip(copied.tolist(), counts, strict=True)]
+        places = answers[:, (_LENGTH, _COUNT)].tolist()
+        rows = zip(copied.tolist(), places, strict=True)
+        return [(length, row[:count]) for row, (length, count) in rows]
 
     def find(self, ask: Ask) -> tuple[int, TokenArray]:
         """Where the match goes on, or 0, and the tokens: known ones and draft.
@@ -104,7 +111,7 @@ class TokenIndex:
             row.num_known += len(new)
             width = max(width, row.num_known + len(draft))
             place = row.index, len(token_ids), len(new), len(draft)
-            rows.append((*place, min_match, max_match, limit, 0, 0))
+            rows.append((*place, min_match, max_match, limit, 0, 0, 0))
             token_ids += new
             token_ids += draft
         self._make_room(width)
@@ -201,11 +208,11 @@ def _latest(tokens: Any, earlier: Any, heads: Any, state: Any, end: Any, what: A
 def _find(
     tokens: Any, earlier: Any, heads: Any, state: Any, end: Any, min_match: Any, max_match: Any
 ) -> Any:
-    """Where the longest earlier match of the tokens before `end` goes on, or 0."""
+    """Where the longest earlier match of the tokens before `end` goes on, and its length; or 0."""
     num_known = state[_NUM_KNOWN]
     best, best_length = 0, min_match - 1
     if max_match < min_match or end < 2 or num_known == 0:
-        return best
+        return 0, 0
     for place in range(end - 1, num_known, -1):  # matches that end in the draft
         length = _num_matched(tokens, end, place, max_match)
         if length > best_length:
@@ -221,8 +228,8 @@ def _find(
         last = _latest(tokens, earlier, heads, state, end, _ONE)
         while last != _NONE and tokens[last] != tokens[end - 1]:
             last = np.int64(earlier[_ONE, last])
-        best = last + 1
-    return best
+        best, best_length = last + 1, 1
+    return best, best_length if best > 0 else 0
 
 
 @compiled_in_order
@@ -245,7 +252,7 @@ def _answer_all(
         num_known = states[row, _NUM_KNOWN]
         end = num_known + ask[_NUM_DRAFT]
         own[num_known:end] = new[middle : middle + ask[_NUM_DRAFT]]
-        found = _find(own, earlier[row], heads[row], states[row], end, ask[_MIN], ask[_MAX])
+        found, length = _find(own, earlier[row], heads[row], states[row], end, ask[_MIN], ask[_MAX])
         count = max(0, min(ask[_LIMIT], end - found)) if found > 0 else 0
         copied[index, :count] = own[found : found + count]
-        ask[_START], ask[_COUNT] = found, count
+        ask[_START], ask[_COUNT], ask[_LENGTH] = found, count, length

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from structspec.config import EngineConfig
+from structspec.drafters.base import Drafter, Foresighted
 from structspec.drafters.registry import make_drafter
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.cost_model import CostModel, measure_steps
@@ -20,6 +21,7 @@ from structspec.engine.engine import Engine, Sampler
 from structspec.engine.lanes import Lanes
 from structspec.engine.memory import max_num_drafts, max_num_logits_rows
 from structspec.engine.model_runner import ModelRunner
+from structspec.engine.outlook import Outlook
 from structspec.engine.pace import Pace
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.scheduler import Scheduler
@@ -79,6 +81,7 @@ def build_engine(
     is_measured = speculative.num_speculative_tokens > 0 and not is_told
     cost = _measure(parts.runner) if is_measured else None
     step_seconds = None if cost is None else cost.of_step
+    drafter = make_drafter(vocabulary, speculative, loaded.network.device.type, step_seconds)
     engine = Engine(
         Scheduler(
             config,
@@ -93,7 +96,7 @@ def build_engine(
             ),
             draft_lengths=_draft_lengths(config, cost),
         ),
-        make_drafter(vocabulary, speculative, loaded.network.device.type, step_seconds),
+        drafter,
         parts.runner,
         Masker(vocabulary, is_pinned=is_cuda),
         parts.sampler,
@@ -103,8 +106,16 @@ def build_engine(
             is_told=is_told,
             fastest=step_seconds,
         ),
+        outlook=_outlook(drafter, speculative.num_speculative_tokens),
     )
     return BuiltEngine(engine, max_model_len)
+
+
+def _outlook(drafter: Drafter, num_tokens: int) -> Outlook | None:
+    """None where nothing is guessed, or not known before."""
+    if num_tokens <= 0 or not isinstance(drafter, Foresighted):
+        return None
+    return Outlook(drafter.glimpse, num_tokens)
 
 
 def _draft_lengths(config: EngineConfig, cost: CostModel | None) -> DraftLengths | None:

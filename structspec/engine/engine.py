@@ -24,6 +24,7 @@ from structspec.engine.batch import (
 )
 from structspec.engine.late_wrapping import wrap_late
 from structspec.engine.logprobs import guess_certain
+from structspec.engine.outlook import Outlook
 from structspec.engine.pace import Pace
 from structspec.engine.scheduler import Scheduler
 from structspec.errors import EngineError
@@ -72,6 +73,8 @@ class _Flight:
     is_masked: Sequence[bool]  # before its sampling, per request
     mask: Mask | None = None
     sampled: Sampled | None = None  # None until its sampling is launched
+    was_ahead: bool = False  # launched while another ran
+    is_foreseen: bool = False  # `Outlook` has said what it may draft
 
     @property
     def waits(self) -> bool:
@@ -102,6 +105,8 @@ class Engine:
     of which a mask only takes some away. One that is not is replaced by the best that is, if the
     sampler says which come next, or else computed again, with a mask. So no request waits for
     another's mask.
+
+    Where no request has a grammar, `Outlook` says whether guesses pay, if there is one.
     """
 
     def __init__(
@@ -114,6 +119,7 @@ class Engine:
         *,
         runs_ahead: bool = False,
         pace: Pace | None = None,
+        outlook: Outlook | None = None,
     ) -> None:
         self.scheduler = scheduler
         self._drafter: Drafter = FaultTolerantDrafter(drafter, scheduler.recorder.drafter_failed)
@@ -122,6 +128,7 @@ class Engine:
         self._sampler = sampler
         self._runs_ahead = runs_ahead
         self._pace = pace or Pace()
+        self._outlook = outlook
         self._flight: _Flight | None = None
         self._is_idle = True
 
@@ -143,12 +150,20 @@ class Engine:
         if flight is not None and self._pace.must_wait(flight.batch, flight.draft):
             self._land(flight)
             flight = None
+        foreseen = self._foresee(is_ahead=flight is not None)
+        if flight is not None and foreseen is Drafting.GUESSES:
+            self._land(flight)
+            flight = None
         drafting = self._pace.drafting if self._runs_ahead else Drafting.GUESSES
-        batch = self.scheduler.schedule(drafting=drafting)
+        batch = self.scheduler.schedule(drafting=drafting if foreseen is None else foreseen)
         self._is_idle = not batch.requests and not was_running
         if self._is_idle:
             self._pace.paused()
+            if self._outlook is not None:
+                self._outlook.paused()
         ahead = self._launch(batch, flight) if batch.requests else None
+        if ahead is not None:
+            ahead.was_ahead, ahead.is_foreseen = flight is not None, foreseen is not None
         waits = ahead is not None and flight is not None and ahead.waits
         if ahead is not None and not waits:
             self._sample(ahead)
@@ -160,6 +175,12 @@ class Engine:
             else:
                 self._land(ahead)
         return self.scheduler.take_news()
+
+    def _foresee(self, *, is_ahead: bool) -> Drafting | None:
+        """What the next step may draft by what its texts go on like; None: by `Pace`."""
+        if self._outlook is None or not self._runs_ahead or self._pace.is_told:
+            return None
+        return self._outlook.choose(self.scheduler.running, is_ahead=is_ahead)
 
     def _launch(self, batch: Batch, flight: _Flight | None) -> _Flight | None:
         """Start a step's forward pass behind that of `flight`; None where that fails."""
@@ -213,9 +234,17 @@ class Engine:
         if output is not None:
             num_valid = _count_valid(flight.mask.num_valid, drawn, output)
             self.scheduler.update(flight.batch, flight.draft, output, num_valid)
-            self._pace.landed(flight.batch, flight.draft, output)
+            self._measure(flight, output)
         if ahead is not None and is_next:
             self._sample(ahead)
+
+    def _measure(self, flight: _Flight, output: SamplerOutput) -> None:
+        """Learn from a step that was read, by what has chosen its way."""
+        if self._outlook is not None and flight.is_foreseen:
+            self._outlook.landed(flight.batch, was_ahead=flight.was_ahead)
+            self._pace.paused()
+        else:
+            self._pace.landed(flight.batch, flight.draft, output)
 
     def _judge(self, parked: Sequence[Parked]) -> None:
         """Take in what was drawn before its grammar was ready."""

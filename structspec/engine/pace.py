@@ -75,7 +75,7 @@ class Pace:
         self._max_share_aside = max_share_aside
         self._clock = clock
         self._is_optimistic = is_optimistic
-        self._is_told = is_told
+        self.is_told = is_told
         self._fastest = fastest
         self._records: dict[tuple[int, _Kind], _Records] = {}  # by the bits of their number
         self._first = Way(Drafting.GUESSES, not is_optimistic)
@@ -148,7 +148,7 @@ class Pace:
         for scheduled in batch.requests:
             request = scheduled.request
             has_matcher = request.matcher is not None
-            may_guess |= request.params.speculative and not self._is_told
+            may_guess |= request.params.speculative and not self.is_told
             may_force |= request.params.speculative and has_matcher
             may_look_after |= has_matcher and not request.params.is_masked_first
             if may_force and may_look_after:

@@ -75,9 +75,9 @@ class Scheduler:
         return bool(self._waiting or self._running or self._news)
 
     @property
-    def num_running(self) -> int:
-        """How many requests have KV blocks."""
-        return len(self._running)
+    def running(self) -> Sequence[Request]:
+        """The requests that have KV blocks, the oldest first."""
+        return self._running
 
     def add(self, request: Request) -> None:
         """Queue a new request."""

@@ -73,7 +73,7 @@ def test_a_grammar_that_is_ready_right_behind_a_step_is_not_slept_over():
 
     def step_then_compiled() -> list[Request]:
         news = step()
-        if toy.engine.is_idle and toy.scheduler.num_running and not request.compiled.done():
+        if toy.engine.is_idle and toy.scheduler.running and not request.compiled.done():
             request.compiled.set_result(ToyGrammar(("cbc",)))
         return news
 
