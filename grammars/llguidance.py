@@ -37,7 +37,7 @@ from structspec.grammars.llguidance_matcher import LLGuidanceMatcher
 from structspec.grammars.llguidance_native import NativeMatcher, NativeTokenizer, new_matcher
 from structspec.grammars.llguidance_originals import Originals
 from structspec.grammars.llguidance_pool import FollowerPool
-from structspec.grammars.llguidance_threads import STOP, FillThreads, can_fill, fill_threads
+from structspec.grammars.llguidance_threads import STOP, can_fill, fill_threads
 from structspec.grammars.llguidance_tokens import make_native_tokenizer, make_tokenizer
 from structspec.grammars.llguidance_unseen import choose_followed, look_followed, take_followed
 from structspec.grammars.placing import placed
@@ -91,7 +91,8 @@ class LLGuidanceBackend:
         self._copiers = ThreadPoolExecutor(-(-self.num_threads // 2), "structspec-followers")
         self._native_tokenizer: NativeTokenizer | None = None  # made when first wanted
         self._is_tokenizer_ordered = False
-        self._threads: FillThreads | None = None  # started with the first grammar
+        # here, before any compile's clock runs: on a fresh machine they take seconds to be made
+        self._threads = fill_threads(self.num_threads) if self.has_followers else None
         self._native_lock = threading.Lock()
         self._parallel_above_s = parallel_above_s
         self._seconds_per_row = 0.0  # of rows filled one by one: a running mean
@@ -223,12 +224,6 @@ class LLGuidanceBackend:
             return look_each(looks)
         return look_followed(looks, self._threads, self._kinds)
 
-    def start_threads(self) -> None:
-        """Have the threads that followers need, if they are not there; may take a second."""
-        with self._native_lock:
-            if self._threads is None:
-                self._threads = fill_threads(self.num_threads)
-
 
 class LLGuidanceGrammar:
     """One compiled constraint: the text it was made of, and originals that matchers copy."""
@@ -251,7 +246,6 @@ class LLGuidanceGrammar:
         self._probe(first)
         self.followers: FollowerPool | None = None
         if backend.has_followers:
-            backend.start_threads()
             self.followers = backend.new_pool(lowered.grammar)
         self._originals = Originals(build, first, backend.builders, backend.max_originals)
 

@@ -86,7 +86,16 @@ class _MatcherScout:
 class _LLGuidanceScout:
     """On a copy of the library's matcher."""
 
-    __slots__ = ("_library", "_num_stops", "_original", "_stops", "_token_ids", "_writable")
+    __slots__ = (
+        "_before",
+        "_library",
+        "_num_stops",
+        "_original",
+        "_start",
+        "_stops",
+        "_token_ids",
+        "_writable",
+    )
 
     def __init__(self, matcher: LLGuidanceMatcher) -> None:
         self._library = matcher.library.deep_copy()
@@ -94,7 +103,9 @@ class _LLGuidanceScout:
         self._writable = matcher.is_writable
         self._stops = matcher.vocabulary.stop_token_ids
         self._num_stops = matcher.num_stops
-        self._token_ids = [*matcher.token_ids]
+        self._before = [*matcher.token_ids]
+        self._start: LLMatcher | None = None  # behind those before, once it is needed
+        self._token_ids: list[int] = []  # behind those
 
     def accept(self, token_id: int) -> bool:
         if token_id in self._stops:
@@ -136,7 +147,10 @@ class _LLGuidanceScout:
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """By another copy: the library may take a row that it keeps for that of another branch."""
-        library = self._original.library.deep_copy()
+        if self._start is None:  # it computes no row, so its copies keep none
+            self._start = self._original.library.deep_copy()
+            self._start.try_consume_tokens(self._before)
+        library = self._start.deep_copy()
         library.try_consume_tokens(self._token_ids)
         fill_next_token_bitmask(library, bitmask, row)
 
