@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from llguidance import LLMatcher
 from llguidance.numpy import fill_next_token_bitmask
 
 from structspec.grammars.base import Bitmask, Matcher, MatcherFailed
