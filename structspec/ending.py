@@ -29,9 +29,9 @@ from structspec.grammars.scouts import Scout, scout_of
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.vocabulary import Vocabulary
 
-_FAR_TOO_LONG = 4  # times max_tokens: estimates are not that wrong
+_FAR_TOO_LONG = 4  # times max_tokens and some more: estimates are not that wrong
+_FEW = 8
 _MOST_PLANS = 512  # constraints with their limits that are remembered
-_FEW_LEFT = 96  # tokens, with which there is time to look in many ways
 _AGAIN = 8  # where no ending is known one is looked for every so many tokens
 
 
@@ -59,7 +59,7 @@ class Endings:
 
     def _plan(self, constraint: Constraint, max_tokens: int) -> EndInTime | None:
         room = room_of(constraint)
-        if self._scale * room.least > _FAR_TOO_LONG * max_tokens:
+        if self._scale * room.least > _FAR_TOO_LONG * (max_tokens + _FEW):
             return None
         num_tokens = num_watched = self._scale * room.num_tokens
         if room.is_open:
@@ -67,7 +67,7 @@ class Endings:
             num_watched = max(2 * num_watched, max_tokens - max_tokens // (2 + room.growth // 8))
         first = max(0, max_tokens - num_watched)
         return EndInTime(
-            EndingSearch(self._tokens, room.words),
+            EndingSearch(self._tokens, room.hints, num_tokens),
             max_tokens,
             first,
             num_tokens,
@@ -261,8 +261,7 @@ class TimelyMatcher(WrappedMatcher):
     def _found(self, last: bytes) -> Place:
         limit = max(0, self._num_left - 1)
         search = self._plan.search
-        find = search.find_among if limit <= _FEW_LEFT else search.find
-        found = find(self._scout(), limit, last)
+        found = search.find_among(self._scout(), limit, last)
         return Place(found, last, self._new_closers())
 
     def _follow(self, place: Place, token_id: int) -> Place:
@@ -274,7 +273,16 @@ class TimelyMatcher(WrappedMatcher):
             return place._replace(last=last, is_plain=True)
         kept = search.keep(self._scout(), place.ending, token_id)
         if kept is None:
-            return self._found(last)
+            # as in its row: what was found there is found again
+            kept = search.find(
+                self._scout(),
+                min(len(place.ending) + self._plan.room, place.closers.limit),
+                last,
+                place.ending,
+            )
+            if kept is None or len(kept) >= self._num_left:
+                return self._found(last)
+            return Place(kept, last, self._new_closers())
         is_within = kept is place.ending and search.tokens.stays_in_string(token_id)
         shares = is_within and not search.closes_a_key(kept)
         is_plain = shares and bool(search.tokens.plain[token_id])

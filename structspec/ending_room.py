@@ -9,7 +9,6 @@ Both are estimates: they say from where on an end is looked after, not what it i
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,11 +23,19 @@ from structspec.constraint import (
     StructuralTag,
     Tools,
 )
-from structspec.ending_widths import Width, shortest_match, width_of_pattern
+from structspec.ending_hints import (
+    MARKS_OF_FORMATS,
+    MOST_MARKS,
+    SHORT_TEXTS,
+    Hints,
+    literals_of,
+    marks_of_tags,
+    named,
+)
+from structspec.ending_widths import Width, shortest_match, shortest_tails, width_of_pattern
 
 _BYTES_PER_TOKEN = 3  # of keys and of text, at least
 _OTHERS = 48  # tokens, of grammars
-_LITERAL = re.compile(r'"([^"\\]|\\.)*"')
 _FORMATS = {
     "uuid": 36,
     "ipv6": 39,
@@ -36,6 +43,7 @@ _FORMATS = {
     "time": 20,
     "ipv4": 15,
 }  # characters; others 16
+_MOST_ROUNDS = 4
 _AROUND = 32  # tokens around JSON in calls and tags
 _MOST = 2048
 _BRANCHES = ("anyOf", "oneOf")
@@ -52,7 +60,8 @@ class Room:
 
     One token adds `growth` to what is lacking, at most: it opens what is not required. The shortest
     text takes about `least`, 0 where nothing is known of that. `words` are keys that some object
-    has to have, values of which there are few, and matches of patterns.
+    has to have, values of which there are few, and texts of patterns and formats; `marks` are what
+    free text may end behind, `literals` the parts of what is not JSON.
     """
 
     num_tokens: int
@@ -60,6 +69,13 @@ class Room:
     least: int = 0
     is_open: bool = False
     words: tuple[bytes, ...] = ()
+    marks: tuple[bytes, ...] = ()
+    literals: tuple[bytes, ...] = ()
+
+    @property
+    def hints(self) -> Hints:
+        """What a search for an end tries first."""
+        return Hints(self.words, self.marks[:MOST_MARKS], self.literals[:MOST_MARKS])
 
     def __or__(self, other: Room) -> Room:
         return Room(
@@ -68,6 +84,7 @@ class Room:
             0,
             self.is_open or other.is_open,
             (*self.words, *other.words),
+            (*self.marks, *other.marks),
         )
 
 
@@ -83,21 +100,24 @@ def room_of(constraint: Constraint) -> Room:
             else room | _room_of_schema(constraint.response.text)
         )
     if isinstance(constraint, StructuralTag):
-        return _room_of_texts(constraint.text, "json_schema", "schema")
+        room = _room_of_texts(constraint.text, "json_schema", "schema")
+        return replace(room, marks=(*marks_of_tags(constraint.text), *room.marks))
     if isinstance(constraint, Choice):
         lengths = [len(choice.encode()) for choice in constraint.choices]
         return Room(max(lengths), max(_LEAST_GROWTH, max(lengths) - min(lengths)))
     if isinstance(constraint, Regex):
         _, lacking, growth = width_of_pattern(constraint.pattern)
-        return Room(lacking + _MARGIN, max(_LEAST_GROWTH, growth))
+        tails = shortest_tails(constraint.pattern)
+        literals = tuple(text.encode() for text in reversed(tails))  # all of a text first
+        return Room(lacking + _MARGIN, max(_LEAST_GROWTH, growth), literals=literals)
     return _room_of_grammar(constraint)
 
 
 def _room_of_grammar(grammar: Grammar) -> Room:
     """Of its longest literal; its rules may call themselves."""
-    longest = max((len(found[0]) for found in _LITERAL.finditer(grammar.text)), default=0)
-    longest = min(longest, _MOST)
-    return Room(_OTHERS + longest, _LEAST_GROWTH + longest, is_open=True)
+    literals = literals_of(grammar.text)
+    longest = min(max(map(len, literals), default=0), _MOST)
+    return Room(_OTHERS + longest, _LEAST_GROWTH + longest, is_open=True, literals=literals)
 
 
 @lru_cache(maxsize=256)
@@ -109,7 +129,7 @@ def _room_of_schema(text: str) -> Room:
 def _room_of_texts(text: str, *names: str) -> Room:
     """Of the schemas under these names anywhere in a JSON text, and of what is around them."""
     room, num_tokens = Room(_OTHERS), min(_MOST, _length(text))
-    for schema in _named(json.loads(text), names):
+    for schema in named(json.loads(text), names):
         estimate = _Estimate(schema)
         found = estimate.room()
         num_tokens += found.num_tokens + _AROUND
@@ -118,40 +138,40 @@ def _room_of_texts(text: str, *names: str) -> Room:
     return replace(room, num_tokens=min(2 * _MOST, num_tokens + _OTHERS))
 
 
-def _named(value: Any, names: tuple[str, ...]) -> Iterator[Any]:
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, list):
-            waiting += part
-        elif isinstance(part, dict):
-            for name, below in part.items():
-                if name in names and isinstance(below, dict | bool):
-                    yield below
-                else:
-                    waiting.append(below)
-
-
 class _Estimate:
     """Of one schema; references are followed, but into their own middle only once."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._own: dict[int, int] = {}
+        self._known: dict[int, int] = {}  # of those that are in their own middle, as far as found
         self._open: dict[int, int] = {}
         self._is_open = False
         self._growth = 0
         self._words: dict[bytes, None] = {}
+        self._marks: dict[bytes, None] = {}
 
     def room(self) -> Room:
         """Of the whole."""
         try:
-            num_tokens = self._open_of(self._root, ())
+            num_tokens = self._settled()
         except RecursionError:
             return Room(_MOST, _OPEN_GROWTH, is_open=True)
         growth = max(self._growth, _OPEN_GROWTH if self._is_open else _LEAST_GROWTH)
         num_tokens = min(num_tokens, _MOST) + _MARGIN
-        return Room(num_tokens, growth, self.own(), self._is_open, (*self._words,))
+        words, marks = (*self._words,), (*self._marks,)
+        return Room(num_tokens, growth, self.own(), self._is_open, words, marks)
+
+    def _settled(self) -> int:
+        """What is open in the whole, counted again while values in their own middle get smaller."""
+        for _ in range(_MOST_ROUNDS):
+            self._own, self._open, self._growth, self._is_open = {}, {}, 0, False
+            num_tokens = self._open_of(self._root, ())
+            found = {key: min(self._own.get(key, _MOST), most) for key, most in self._known.items()}
+            if found == self._known:
+                break
+            self._known = found
+        return num_tokens
 
     def own(self) -> int:
         """What the smallest value takes."""
@@ -165,7 +185,8 @@ class _Estimate:
             return 2
         key = id(schema)
         if key in above:
-            return _MOST  # another branch will do
+            self._known.setdefault(key, _MOST)  # another branch will do
+            return self._known[key]
         if key not in self._own:
             self._own[key] = min(_MOST, self._count_own(schema, (*above, key)))
         return self._own[key]
@@ -192,7 +213,7 @@ class _Estimate:
 
     def _own_of_kind(self, kind: str, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
         if kind == "string":
-            self._note_match(schema.get("pattern"))
+            self._note_texts(schema)
             return 2 + max(_number(schema, "minLength"), _width(schema).least)
         if kind == "object":
             return 2 + self._own_of_keys(schema, above) + 6 * _number(schema, "minProperties")
@@ -202,17 +223,28 @@ class _Estimate:
             first = [self._own_of(part, above) + 1 for part in items or ()]
             num_more = max(0, _number(schema, "minItems") - len(first))
             more = num_more * (self._own_of(item, above) + 1) if num_more else 0
-            return 2 + sum(first[: _number(schema, "minItems")]) + more
+            num_contained = schema.get("minContains", 1) if "contains" in schema else 0
+            contained = 0
+            if isinstance(num_contained, int) and num_contained > 0:
+                contained = num_contained * (self._own_of(schema["contains"], above) + 1)
+            return 2 + sum(first[: _number(schema, "minItems")]) + max(more, contained)
         return 2 + _digits(schema)
 
-    def _note_match(self, pattern: Any) -> None:
+    def _note_texts(self, schema: Mapping[str, Any]) -> None:
+        """Short texts of a string that says what it looks like."""
+        pattern, form = schema.get("pattern"), schema.get("format")
         match = shortest_match(pattern) if isinstance(pattern, str) else None
-        if match:
-            self._words[json.dumps(match, ensure_ascii=False)[1:].encode()] = None
+        for text in (match, SHORT_TEXTS.get(form) if isinstance(form, str) else None):
+            if text:
+                self._words[json.dumps(text, ensure_ascii=False)[1:].encode()] = None
+        self._marks |= dict.fromkeys(
+            MARKS_OF_FORMATS.get(form, ()) if isinstance(form, str) else ()
+        )
+        if match and isinstance(pattern, str) and not pattern.startswith("^"):
+            self._marks[json.dumps(match, ensure_ascii=False)[1:-1].encode()] = None
 
     def _own_of_keys(self, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
-        declared = schema.get("properties")
-        declared = declared if isinstance(declared, Mapping) else {}
+        declared = _declared(schema)
         names = [name for name in _list(schema, "required") if isinstance(name, str)]
         self._words |= dict.fromkeys(json.dumps(name)[1:].encode() for name in names)
         return sum(_length(name) + 3 + self._own_of(declared.get(name), above) for name in names)
@@ -229,10 +261,13 @@ class _Estimate:
             below = (*above, key)
             parts = [self._open_of(part, below) for part in self._parts(schema)]
             chosen = [self._own_of(part, ()) for part in self._chosen(schema)]
-            self._growth = max(self._growth, _AROUND_PART + max(chosen, default=0))
+            key_length = max(map(_length, self._optional(schema)), default=0)
+            begun = _AROUND_PART + key_length + max(chosen, default=0)
+            self._growth = max(self._growth, begun)
             more, width = _more_of(schema), _width(schema)
             self._growth = max(self._growth, _AROUND_PART + more, width.growth)
             self._open[key] = self._own_of(schema, ()) + more + max(parts, default=0)
+            self._open[key] += key_length
             is_elsewhere = "$ref" in schema and self._target(schema) is None
             self._is_open |= is_elsewhere or _says_too_little(schema)
         return self._open[key]
@@ -252,12 +287,15 @@ class _Estimate:
 
     def _chosen(self, schema: Mapping[str, Any]) -> Iterator[Any]:
         """Parts that a token may begin though no value has to have them."""
-        declared = schema.get("properties")
-        declared = declared if isinstance(declared, Mapping) else {}
-        required = {name for name in _list(schema, "required") if isinstance(name, str)}
-        surely = {id(part) for name, part in declared.items() if name in required}
+        optional = self._optional(schema)
+        surely = {id(part) for name, part in _declared(schema).items() if name not in optional}
         surely.add(id(self._target(schema)))
         yield from (part for part in self._parts(schema) if id(part) not in surely)
+
+    def _optional(self, schema: Mapping[str, Any]) -> set[str]:
+        """Keys that are declared and need not be there."""
+        required = {name for name in _list(schema, "required") if isinstance(name, str)}
+        return {*_declared(schema)} - required
 
     def _target(self, schema: Mapping[str, Any]) -> Any:
         reference = schema.get("$ref")
@@ -298,11 +336,13 @@ def _more_of(schema: Mapping[str, Any]) -> int:
 def _width(schema: Mapping[str, Any]) -> Width:
     """Of the strings of a schema that says what they look like."""
     pattern, form = schema.get("pattern"), schema.get("format")
-    length = _FORMATS.get(form, 16) if isinstance(form, str) else 0
+    least = lacking = 0
+    if isinstance(form, str):
+        least, lacking = len(SHORT_TEXTS.get(form, "")), _FORMATS.get(form, 16)
     if isinstance(pattern, str):
         width = width_of_pattern(pattern, is_searched=True)
-        return Width(max(length, width.least), max(length, width.lacking), width.growth)
-    return Width(length, length, 0)
+        return Width(max(least, width.least), max(lacking, width.lacking), width.growth)
+    return Width(least, lacking, 0)
 
 
 def _digits(schema: Mapping[str, Any]) -> int:
@@ -310,6 +350,11 @@ def _digits(schema: Mapping[str, Any]) -> int:
     bounds = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
     values = [schema.get(name) for name in bounds]
     return max((len(repr(value)) for value in values if type(value) in (int, float)), default=0)
+
+
+def _declared(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    declared = schema.get("properties")
+    return declared if isinstance(declared, Mapping) else {}
 
 
 def _list(schema: Mapping[str, Any], name: str) -> list[Any]:

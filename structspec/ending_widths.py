@@ -61,6 +61,24 @@ def shortest_match(pattern: str) -> str | None:
         return None
 
 
+@lru_cache(maxsize=1024)
+def shortest_tails(pattern: str) -> tuple[str, ...]:
+    """Of texts that match a pattern, the shortest that its last parts have, those of few first."""
+    try:
+        regex = parse_full(pattern)
+        tails: dict[str, None] = {}
+        text = ""
+        for part in reversed([*parts(regex)]):
+            found = _shortest(part) if width_of(part).least <= _MOST_SPELLED else None
+            if found is None or len(text) > _MOST_SPELLED:
+                break
+            text = found + text
+            tails[text] = None
+        return tuple(filter(None, tails))
+    except (StructspecError, RecursionError):
+        return ()
+
+
 def _shortest(regex: Regex) -> str | None:
     if isinstance(regex, Empty):
         return ""
