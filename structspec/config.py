@@ -46,7 +46,9 @@ class EngineConfig:
     enable_prefix_caching: bool = True  # a beginning that was computed before is not again
     max_num_requests: int = AUTO  # running at once: 64, on a GPU 256
     max_num_batched_tokens: int = AUTO  # of a step, drafts included: 512, on a GPU 4096
-    max_num_draft_tokens: int = AUTO  # in a whole step; more requests share them: 64, on a GPU 256
+    # rows for drafts beside one for each of max_num_requests, all of them shared by those that
+    # run, each with at most so many: 64, on a GPU 256
+    max_num_draft_tokens: int = AUTO
     async_scheduling: bool = True  # on a GPU: launch a step before the one before it is read
     optimistic_sampling: bool = True  # there: ask a grammar about tokens drawn without its mask
     enforce_eager: bool = False  # on a GPU: without CUDA graphs; slower, starts sooner

@@ -7,6 +7,7 @@ from typing import cast
 import torch
 
 from structspec.engine.engine import Engine
+from structspec.engine.memory import max_num_drafts, max_num_logits_rows
 from structspec.models.network import Network
 from structspec.service import Service
 
@@ -31,8 +32,8 @@ def most_guesses(service: Service, num_requests: int) -> int:
     """How many guesses each of so many requests has room for in one step."""
     config = engine_of(service).scheduler._config
     room = config.max_num_batched_tokens // num_requests - 1
-    most = config.max_num_draft_tokens // num_requests
-    return min(config.speculative.num_speculative_tokens, most, room)
+    most = max_num_logits_rows(config) // num_requests - 1
+    return min(max_num_drafts(config), most, room)
 
 
 def synchronize(device: torch.device) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -55,21 +56,36 @@ def prepare(service: Service, job: Job, *, is_speculative: bool = False) -> Prep
     return service.prepare(prompt, resolve_options(given))
 
 
-def run_prepared(
-    service: Service, prepared: Sequence[Prepared], asked_at: float | None = None
+def run_steadily(
+    service: Service, jobs: Sequence[Job], num_at_once: int, *, is_speculative: bool = False
 ) -> Finished:
-    """Start all and wait for the last."""
+    """Keep so many going until all have begun, and wait for the last."""
+    prepared = [prepare(service, job, is_speculative=is_speculative) for job in jobs]
+    return run_prepared(service, prepared, num_at_once=num_at_once)
+
+
+def run_prepared(
+    service: Service,
+    prepared: Sequence[Prepared],
+    asked_at: float | None = None,
+    *,
+    num_at_once: int | None = None,
+) -> Finished:
+    """Start all, or as many as may go at once and another for each that ends; wait for the last."""
     finished_at: dict[int, float] = {}
     all_done = threading.Event()
+    waiting = iter(prepared)
 
     def listen(news: News) -> None:  # called by the engine's thread alone
         if news.finished is not None:
             finished_at[news.finished.request_id] = time.perf_counter()
+            for one in islice(waiting, 1):
+                service.start(one, listen)
             if len(finished_at) == len(prepared):
                 all_done.set()
 
     started_at = time.perf_counter()
-    for one in prepared:
+    for one in list(islice(waiting, num_at_once)):
         service.start(one, listen)
     all_done.wait()
     return Finished(

@@ -2,8 +2,8 @@
 
 adaptive, k = 0, k = 1 | k = 1, k = 0, adaptive | …    each round's order is the other way
 
-The figures of a round are compared with each other. Few requests are done with so soon that a run
-takes several of them, one after the other.
+The figures of a round are compared with each other. In a run so many requests go at once, and
+where one ends the next begins: else it would be the last one's figure, alone at the end.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from dataclasses import dataclass
 
 from structspec.bench.engine import run_once
 from structspec.bench.engine_insides import engine_of
-from structspec.bench.engine_runs import Figure, Patience, run_jobs
-from structspec.bench.engine_workload import Workload, make_jobs
+from structspec.bench.engine_runs import Figure, Patience, run_steadily
+from structspec.bench.engine_workload import Job, Workload, make_jobs
 from structspec.bench.intervals import median_interval
 from structspec.engine.draft_length import TableLengths
 from structspec.engine.pace import Pace
-from structspec.request import RequestStats
 from structspec.service import Service
 
 _FEWEST = 8  # requests in a run
+_NUM_TIMES = 4  # as many as go at once
+_MOST_MORE = 128  # than go at once
 
 
 @dataclass(frozen=True, slots=True)
 class SpecRun:
-    """One run of all requests at once."""
+    """One run."""
 
     tokens_per_second: float
     tokens_per_step: float
@@ -76,9 +77,10 @@ def run_spec(
     fixed = FixedLengths(service)
 
     def run(test: str, size: int, length: int | None) -> SpecRun:
-        jobs = make_jobs(workload, test, size, max_tokens)
+        num_jobs = max(_FEWEST, min(_NUM_TIMES * size, size + _MOST_MORE))
+        jobs = make_jobs(workload, test, num_jobs, max_tokens)
         with fixed.within(length):
-            return _run(service, jobs, -(-_FEWEST // size))
+            return _run(service, jobs, size)
 
     order = [None, *lengths]
     for size in sizes:
@@ -95,23 +97,16 @@ def run_spec(
                     yield _as_figure(test, size, length, both)
 
 
-def _run(
-    service: Service, jobs: Sequence[tuple[str, dict[str, object]]], num_times: int
-) -> SpecRun:
-    num_tokens, seconds = 0, 0.0
-    stats: list[RequestStats] = []
-    for _ in range(num_times):
-        finished = run_jobs(service, jobs, is_speculative=True)
-        once = run_once(finished)
-        written = sum(request.num_output_tokens for request in finished.requests)
-        num_tokens += written
-        seconds += written / once.tokens_per_second
-        stats += [request.stats for request in finished.requests]
+def _run(service: Service, jobs: Sequence[Job], size: int) -> SpecRun:
+    finished = run_steadily(service, jobs, size, is_speculative=True)
+    once = run_once(finished)
+    stats = [request.stats for request in finished.requests]
+    num_tokens = sum(request.num_output_tokens for request in finished.requests)
     num_steps = max(1, sum(one.num_target_steps for one in stats))
     num_drafted = sum(one.num_drafted for one in stats)
     num_forced = sum(one.drafted_by_source.get("forced", 0) for one in stats)
     return SpecRun(
-        num_tokens / seconds,
+        once.tokens_per_second,
         num_tokens / num_steps,
         num_drafted / num_steps,
         (num_drafted - num_forced) / num_steps,

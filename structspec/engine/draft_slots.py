@@ -9,6 +9,7 @@ from structspec.config import EngineConfig
 from structspec.engine.batch import Batch, Draft, Drafting, ScheduledRequest
 from structspec.engine.block_manager import BlockManager
 from structspec.engine.draft_length import DraftLengths, TableLengths
+from structspec.engine.memory import max_num_drafts, max_num_logits_rows
 from structspec.engine.progress import Verified
 from structspec.request import Request
 
@@ -65,10 +66,9 @@ class DraftSlots:
         """The step, its drafts' blocks reserved; `budget` is what it may still compute."""
         num_sampled = sum(share.is_sampled for share in shares)
         prompt_rows = count_prompt_rows(shares)
-        most = min(
-            self._config.speculative.num_speculative_tokens,
-            max(0, self._config.max_num_draft_tokens - sum(prompt_rows)) // max(num_sampled, 1),
-        )
+        # rows that fewer requests leave are for drafts too: they are there anyway
+        num_rows = max_num_logits_rows(self._config) - num_sampled - sum(prompt_rows)
+        most = min(max_num_drafts(self._config), max(0, num_rows) // max(num_sampled, 1))
         if not shares:
             self._landed_at = None
         guesses = self._choose(shares, most, drafting)

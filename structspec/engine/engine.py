@@ -241,7 +241,7 @@ class Engine:
     def _measure(self, flight: _Flight, output: SamplerOutput) -> None:
         """Learn from a step that was read, by what has chosen its way."""
         if self._outlook is not None and flight.is_foreseen:
-            self._outlook.landed(flight.batch, was_ahead=flight.was_ahead)
+            self._outlook.landed(flight.batch, output, was_ahead=flight.was_ahead)
             self._pace.paused()
         else:
             self._pace.landed(flight.batch, flight.draft, output)

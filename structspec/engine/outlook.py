@@ -7,7 +7,7 @@ is: what is written is compared with what would have been guessed, in steps with
     n   requests;  g  guesses of theirs that will hold: as many as held behind matches of the kind
     A   seconds of a step that was launched ahead;  F  of one that was not;  G  of one with guesses
     guess   if (n + g) / G > n / A by a margin, where the step before is still running
-            if (n + g) / G > n / F, where it was waited for already
+            if (n + g) / G > n / F, where it was waited for already; g is then what it brought
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from structspec.drafters.base import Glimpse
-from structspec.engine.batch import Batch, Drafting
+from structspec.engine.batch import Batch, Drafting, SamplerOutput
 from structspec.request import Request
 
 logger = logging.getLogger("structspec")
@@ -27,8 +27,8 @@ _SHARE = 0.04  # of all time that may be spent on looking
 _MARGIN = 1.05
 _WEIGHT = 0.1  # of what was measured against that before it
 _SURPRISE = 3.0  # times what something takes: more is the machine's
-_UNKNOWN_COST = 2.0  # of a step with guesses in that of one launched ahead, before any was seen
-_FADING = 0.999  # of that cost with each step without guesses: a bad moment is forgotten
+_RUN = 4  # steps without guesses are at least worth launching the first of them late
+_FADING = 0.9995  # of that cost with each step without guesses: a bad moment is forgotten
 _KEPT = 0.98  # of what matches of one kind showed, with each later one
 _PRIOR_WEIGHT = 4.0  # matches
 _PRIOR_HELD = 1.0  # guesses of each
@@ -51,8 +51,7 @@ class Outlook:
         self._clock = clock
         self._gains = Gains()
         self._costs: dict[int, _Costs] = {}  # by the bits of the number of requests
-        self._num_requests = 0
-        self._gain = 0.0  # g, when last looked
+        self._gain = 0.0  # g, as far as is known
         self._look_seconds = 0.0
         self._looked_at = float("-inf")
         self._last: float | None = None  # when the last step was read, if it was just before
@@ -65,23 +64,23 @@ class Outlook:
         if self._glimpse is None or not _are_free(requests):
             self._last = None
             return None
-        self._look(requests, self._glimpse)
         costs, num_requests = self._costs_of(len(requests)), len(requests)
-        with_guesses = (num_requests + self._gain) / costs.guessing
-        if is_ahead:
-            pays = with_guesses > _MARGIN * num_requests / costs.ahead
-        else:
-            pays = with_guesses > num_requests / costs.fresh
-        return Drafting.GUESSES if pays and self._gain > 0 else Drafting.CERTAIN
+        other = costs.ahead / _MARGIN if is_ahead else costs.returning
+        least = max(0.0, num_requests * (costs.guessing / other - 1))
+        if is_ahead or self._gain <= least:  # else guesses have just brought more
+            self._look(requests, self._glimpse)
+        return Drafting.GUESSES if self._gain > least else Drafting.CERTAIN
 
-    def landed(self, batch: Batch, *, was_ahead: bool) -> None:
-        """Learn what a step took that was read now, unless it has computed prompts."""
+    def landed(self, batch: Batch, output: SamplerOutput, *, was_ahead: bool) -> None:
+        """Learn from a step that was read now; its time, unless it has computed prompts."""
         now = self._clock()
         last, self._last = self._last, now
-        if last is None or batch.num_tokens > len(batch.requests):
-            return
         guesses = any(scheduled.allows_guesses for scheduled in batch.requests)
-        self._costs_of(len(batch.requests)).note(now - last, guesses=guesses, was_ahead=was_ahead)
+        if guesses:
+            self._gain = sum(output.num_accepted)
+        if last is not None and batch.num_tokens <= len(batch.requests):
+            costs = self._costs_of(len(batch.requests))
+            costs.note(now - last, guesses=guesses, was_ahead=was_ahead)
 
     def paused(self) -> None:
         """Nothing was there to do for a while."""
@@ -92,10 +91,8 @@ class Outlook:
 
     def _look(self, requests: Sequence[Request], glimpse: Glimpser) -> None:
         start = self._clock()
-        is_due = start - self._looked_at >= self._look_seconds / _SHARE
-        if not is_due and len(requests) == self._num_requests:
+        if start - self._looked_at < self._look_seconds / _SHARE:
             return
-        self._num_requests = len(requests)
         asked = [request for request in requests if request.params.speculative]
         try:
             self._gain = self._gains.expect(asked, glimpse(asked, self._limit))
@@ -129,14 +126,14 @@ class _Costs:
         return self._ahead or self._fresh or 1.0
 
     @property
-    def fresh(self) -> float:
-        """Of one that was not."""
-        return max(self._fresh, self.ahead)
+    def returning(self) -> float:
+        """Of a few: one that was not launched ahead, and some behind it that are."""
+        return self.ahead + max(0.0, self._fresh - self.ahead) / _RUN
 
     @property
     def guessing(self) -> float:
-        """Of one with guesses."""
-        return max(self._guessing or _UNKNOWN_COST * self.ahead, self.ahead)
+        """Of one with guesses; before any was seen the least, so that one is."""
+        return max(self._guessing, self.ahead)
 
     def note(self, seconds: float, *, guesses: bool, was_ahead: bool) -> None:
         """Count a step."""

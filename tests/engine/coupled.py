@@ -13,6 +13,7 @@ from torch import Tensor
 
 from structspec.bitmask import first_logits_rows
 from structspec.engine.batch import Batch, Draft, Drafting, Mask, ReadySampled, SamplerOutput
+from structspec.engine.outlook import Outlook
 from structspec.engine.pace import Pace, Way
 from structspec.grammars.drafts import allowed_tokens
 from structspec.request import Request
@@ -96,3 +97,14 @@ class HopefulPace(Pace):
 
     def landed(self, batch: Batch, draft: Draft, output: SamplerOutput) -> None:
         """Count nothing."""
+
+
+class FickleOutlook(Outlook):
+    """Says something else each time, whoever is asked about."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        super().__init__(lambda requests, limit: [], 1)
+
+    def choose(self, requests: Sequence[Request], *, is_ahead: bool) -> Drafting | None:
+        return self._random.choice([None, *Drafting])

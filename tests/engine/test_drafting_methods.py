@@ -14,7 +14,7 @@ from structspec.errors import Cancelled
 from structspec.request import RequestStatus
 from structspec.speculative_config import DRAFTER_NAMES, METHODS
 from tests.engine.test_running_ahead_laws import ASKS, EVENTS
-from tests.engine.toy import VOCABULARY, ToyEngine
+from tests.engine.toy import VOCABULARY, RandomDrafter, ToyEngine
 from tests.engine.watched import NEVER_WAITS, Ask, Watched, make_config
 
 SPECULATIONS = st.builds(
@@ -159,3 +159,18 @@ def test_of_any_number_of_tokens_what_a_step_has_room_for_is_drafted(method, num
     longest = len(request.stats.drafted_per_position)
     assert longest <= max_num_drafts(config) == num_draft_tokens
     assert method in ("suffix", "ngram", "ngram_gpu") or longest == num_draft_tokens
+
+
+@pytest.mark.parametrize("num_running", [1, 2, 3, 8])
+def test_rows_that_fewer_requests_leave_are_shared_by_those_that_run(num_running: int) -> None:
+    wish = SpeculativeConfig(num_speculative_tokens=7)
+    config = EngineConfig(
+        num_blocks=200, block_size=4, max_num_requests=8, max_num_draft_tokens=8, speculative=wish
+    )
+    toy = ToyEngine(config, RandomDrafter(0))
+    for index in range(num_running):
+        Ask((index, 1), max_tokens=40, ignore_eos=True).start(toy)
+    toy.engine.step()
+    batch = toy.scheduler.schedule()
+    num_slots = [scheduled.num_draft_slots for scheduled in batch.requests]
+    assert num_slots == [min(7, (16 - num_running) // num_running)] * num_running

@@ -9,10 +9,13 @@ import pytest
 from structspec.config import SpeculativeConfig
 from structspec.drafters.forced import ForcedDrafter
 from structspec.drafters.hybrid import HybridDrafter
+from structspec.drafters.ngram import NgramDrafter
+from structspec.engine.batch import Batch, SamplerOutput
+from structspec.engine.outlook import Outlook
 from structspec.errors import Cancelled
 from structspec.request import Request
 from tests.engine.recorder import GuessFor, Plain, Recorder
-from tests.engine.toy import STOP, VOCABULARY
+from tests.engine.toy import STOP, VOCABULARY, hashed_logits
 from tests.engine.toy_grammar import RestlessDrafter, ToyGrammar
 from tests.engine.watched import ALONG, LONG, NEVER_WAITS, Ask, GuessingPace, Watched, make_config
 
@@ -254,3 +257,25 @@ def test_where_nothing_may_be_looked_up_nobody_waits_for_it(config):
         watched.start(LONG)
     watched.run()
     assert [what for what, _ in recorder.events][:4] == ["forward", "sample", "forward", "sample"]
+
+
+def test_guesses_begin_where_a_free_text_goes_on_as_it_did_before() -> None:
+    """Steps are launched ahead up to there, and that one waits for the step before it."""
+    steps: list[bool] = []
+
+    class Noting(Outlook):
+        def landed(self, batch: Batch, output: SamplerOutput, *, was_ahead: bool) -> None:
+            super().landed(batch, output, was_ahead=was_ahead)
+            steps.append(batch.requests[0].allows_guesses)
+
+    drafter = NgramDrafter(SpeculativeConfig(prompt_lookup_min=2))
+    watched = Watched(
+        drafter=drafter,
+        outlook=Noting(drafter.glimpse, 4, lambda: 0.0),
+        conditional=lambda context: hashed_logits(context[-1:]),  # it soon goes round in circles
+    )
+    request = watched.start(Ask(max_tokens=40, ignore_eos=True))
+    watched.run()
+    assert request.num_output_tokens == 40
+    assert not steps[0] and any(steps)
+    assert len(steps) < 30, "guesses held"

@@ -13,7 +13,7 @@ from structspec.drafters.hybrid import HybridDrafter
 from structspec.engine.pace import Pace
 from structspec.errors import Cancelled, GrammarError
 from structspec.request import RequestStatus
-from tests.engine.coupled import CoupledSampler, FicklePace, HopefulPace
+from tests.engine.coupled import CoupledSampler, FickleOutlook, FicklePace, HopefulPace
 from tests.engine.toy import VOCABULARY, RandomDrafter
 from tests.engine.toy_grammar import RestlessDrafter, ToyGrammar
 from tests.engine.watched import Ask, Watched, make_config
@@ -63,6 +63,7 @@ EVENTS = st.lists(
     max_share_aside=st.sampled_from([0.0, 0.25, 1.0]),
     kind=st.sampled_from(sorted(DRAFTERS)),
     num_runners_up=st.none() | st.integers(0, 3),
+    has_outlook=st.booleans(),
     seed=st.integers(0, 1000),
 )
 def test_every_request_writes_what_it_would_write_alone(
@@ -78,6 +79,7 @@ def test_every_request_writes_what_it_would_write_alone(
     max_share_aside,
     kind,
     num_runners_up,
+    has_outlook,
     seed,
 ):
     """With `num_runners_up` masks come before or after, as it happens."""
@@ -92,7 +94,12 @@ def test_every_request_writes_what_it_would_write_alone(
     pace = FicklePace(max_share_aside, seed) if is_coupled else Pace(max_share_aside)
     sampler = CoupledSampler(num_runners_up) if is_coupled else None
     watched = Watched(
-        config, DRAFTERS[kind](seed), pace=pace, sampler=sampler, draws_early=is_coupled
+        config,
+        DRAFTERS[kind](seed),
+        pace=pace,
+        outlook=FickleOutlook(seed) if has_outlook else None,
+        sampler=sampler,
+        draws_early=is_coupled,
     )
     started, cancelled = {}, set()
     for moment in range(40):

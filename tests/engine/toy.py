@@ -17,6 +17,7 @@ from structspec.engine.block_manager import BlockManager
 from structspec.engine.draft_length import DraftLengths
 from structspec.engine.engine import Engine, Sampler
 from structspec.engine.model_runner import known_token_ids
+from structspec.engine.outlook import Outlook
 from structspec.engine.pace import Pace
 from structspec.engine.rejection_sampler import RejectionSampler
 from structspec.engine.scheduler import Scheduler
@@ -143,6 +144,7 @@ class ToyEngine:
         sampler: Sampler | None = None,
         runs_ahead: bool = False,
         pace: Pace | None = None,
+        outlook: Outlook | None = None,
         num_free_tokens: int = 1,
         draws_early: bool = False,
         draft_lengths: DraftLengths | None = None,
@@ -170,6 +172,7 @@ class ToyEngine:
             sampler or RejectionSampler(VOCABULARY.vocab_size, VOCABULARY.stop_token_ids),
             runs_ahead=runs_ahead,
             pace=pace,
+            outlook=outlook,
         )
         self._num_requests = 0
 

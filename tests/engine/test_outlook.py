@@ -1,0 +1,244 @@
+"""Free text is guessed where it goes on as it did before: real lookups, by a clock of ours."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from structspec.config import SpeculativeConfig
+from structspec.drafters.base import Glimpse
+from structspec.drafters.ngram import NgramDrafter
+from structspec.engine.batch import Batch, Drafting, SamplerOutput, ScheduledRequest
+from structspec.engine.outlook import Outlook
+from structspec.request import Request, SamplingParams
+from structspec.speculation import Speculation
+from tests.drafters.toy import TextsMatcher
+from tests.engine.toy import VOCABULARY
+
+MOST_GUESSES = 15
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a step launched ahead, of one that was not, of one with guesses, of a look."""
+
+    ahead: float
+    fresh: float
+    guessing: float
+    look: float = 0.0
+
+
+class Steps:
+    """Requests that write texts known beforehand, all for ever, one behind the other."""
+
+    def __init__(self, texts: Sequence[Callable[[], list[int]]], costs: Costs) -> None:
+        self.now, self.num_tokens, self.num_guessing, self.looking = 0.0, 0, 0, 0.0
+        self.costs = costs
+        self.drafter = NgramDrafter(SpeculativeConfig())
+        self.outlook = Outlook(self.glimpse, MOST_GUESSES, lambda: self.now)
+        self.texts = texts
+        self.num_requests = 0
+        self.running = [self.start(text) for text in texts]
+        self.in_flight: Batch | None = None
+        self.was_ahead = False
+
+    def glimpse(self, requests: Sequence[Request], limit: int) -> Sequence[Glimpse]:
+        self.now += self.costs.look
+        self.looking += self.costs.look
+        return self.drafter.glimpse(requests, limit)
+
+    def start(self, text: Callable[[], list[int]]) -> tuple[Request, list[int]]:
+        self.num_requests += 1
+        written = text()
+        return Request(self.num_requests, [0], SamplingParams(), len(written)), written
+
+    def run(self, num_tokens: int, policy: Drafting | None = None) -> float:
+        """Tokens a second of so many tokens; without a policy the outlook chooses."""
+        before, start = self.num_tokens, self.now
+        while self.num_tokens - before < num_tokens:
+            self.step(policy)
+        return (self.num_tokens - before) / (self.now - start)
+
+    def step(self, policy: Drafting | None) -> None:
+        is_ahead = self.in_flight is not None
+        drafting = policy or self.outlook.choose(self.requests, is_ahead=is_ahead)
+        if drafting is Drafting.GUESSES:
+            self.land()
+            self.num_guessing += 1
+            batch = self.batch(allows_guesses=True)
+            self.now += self.costs.guessing
+            drafts = self.drafter.glimpse(self.requests, MOST_GUESSES)
+            self.write(batch, [draft.token_ids for draft in drafts], was_ahead=False)
+        else:
+            batch, self.in_flight = self.in_flight, self.batch(allows_guesses=False)
+            if batch is not None:
+                self.read(batch)
+            self.was_ahead = batch is not None
+
+    def land(self) -> None:
+        batch, self.in_flight = self.in_flight, None
+        if batch is not None:
+            self.read(batch)
+
+    def read(self, batch: Batch) -> None:
+        self.now += self.costs.ahead if self.was_ahead else self.costs.fresh
+        self.write(batch, [()] * len(batch.requests), was_ahead=self.was_ahead)
+
+    def write(self, batch: Batch, drafts: Sequence[Sequence[int]], *, was_ahead: bool) -> None:
+        accepted = []
+        for index, draft in enumerate(drafts):
+            request, text = self.running[index]
+            rest = text[request.num_output_tokens :]
+            num_held = 0
+            while num_held < min(len(draft), len(rest) - 1) and draft[num_held] == rest[num_held]:
+                num_held += 1
+            request.token_ids += rest[: num_held + 1]
+            accepted.append(num_held)
+            self.num_tokens += num_held + 1
+            if request.num_output_tokens == len(text):
+                self.running[index] = self.start(self.texts[index])
+        output = SamplerOutput([()] * len(drafts), accepted)
+        self.outlook.landed(batch, output, was_ahead=was_ahead)
+
+    @property
+    def requests(self) -> list[Request]:
+        return [request for request, _ in self.running]
+
+    def batch(self, *, allows_guesses: bool) -> Batch:
+        return Batch(
+            [
+                ScheduledRequest(request, 1, 0, True, allows_guesses=allows_guesses)
+                for request in self.requests
+            ]
+        )
+
+
+def text_with_repeats(source: random.Random, share: float) -> Callable[[], list[int]]:
+    """Texts of which about so much goes on as it did before, in runs."""
+
+    def make() -> list[int]:
+        text = [source.randrange(10_000) for _ in range(12)]
+        while len(text) < 160:
+            if source.random() < share:
+                start = source.randrange(len(text))
+                text += text[start : start + source.randrange(2, 40)]
+            else:
+                words = [source.randrange(8), source.randrange(10_000)]
+                text += [source.choice(words) for _ in range(source.randrange(2, 12))]
+        return text[:160]
+
+    return make
+
+
+COSTS = {
+    "one request on a fast device": Costs(0.51, 0.85, 0.9),
+    "guesses cost much": Costs(0.66, 1.0, 1.5),
+    "guesses cost little": Costs(1.0, 1.05, 1.1),
+    "guesses cost more than they can bring": Costs(1.0, 1.5, 16.0),
+}
+
+
+@pytest.mark.parametrize("costs", COSTS.values(), ids=COSTS)
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.4, 0.9])
+@pytest.mark.parametrize("num_requests", [1, 3, 8])
+def test_neither_to_guess_always_nor_never_is_three_percent_better(
+    costs: Costs, share: float, num_requests: int
+) -> None:
+    rates = []
+    for policy in (None, Drafting.GUESSES, Drafting.CERTAIN):
+        source = random.Random(num_requests)
+        texts = [text_with_repeats(source, share) for _ in range(num_requests)]
+        steps = Steps(texts, costs)
+        steps.run(250 * num_requests, policy)
+        rates.append(steps.run(3000 * num_requests, policy))
+    assert rates[0] >= 0.97 * max(rates)
+
+
+def test_a_text_that_repeats_itself_in_its_second_half_is_faster_than_either() -> None:
+    """What measurements of a text's beginning, or of all of it, cannot find."""
+
+    def make() -> list[int]:
+        start = [source.randrange(10_000) for _ in range(60)]
+        return [*start, *start[-20:] * 5]
+
+    rates = []
+    for policy in (None, Drafting.GUESSES, Drafting.CERTAIN):
+        source = random.Random(1)
+        steps = Steps([make], COSTS["one request on a fast device"])
+        steps.run(400, policy)
+        rates.append(steps.run(8000, policy))
+    assert rates[0] > 1.2 * max(rates[1:])
+
+
+def test_one_text_that_repeats_itself_among_many_does_not_keep_the_others_waiting() -> None:
+    source = random.Random(2)
+    texts = [text_with_repeats(source, 0.0) for _ in range(16)]
+    steps = Steps([*texts, text_with_repeats(source, 1.0)], COSTS["guesses cost much"])
+    steps.run(4000)
+    before, start = steps.num_guessing, steps.num_tokens
+    steps.run(8000)
+    assert steps.num_guessing - before < 0.05 * (steps.num_tokens - start) / 17
+
+
+@pytest.mark.parametrize("look", [0.001, 0.1, 5.0])
+def test_looks_take_a_small_share_of_the_time(look: float) -> None:
+    source = random.Random(3)
+    steps = Steps([text_with_repeats(source, 0.3)], Costs(0.51, 0.85, 0.9, look))
+    steps.run(8000)
+    assert steps.looking < 0.05 * steps.now + 2 * look
+
+
+def test_a_moment_in_which_guesses_were_slow_is_forgotten() -> None:
+    source = random.Random(4)
+    steps = Steps([text_with_repeats(source, 0.9)], Costs(0.5, 0.8, 500.0))
+    for _ in range(3):
+        steps.step(Drafting.GUESSES)
+    steps.costs = Costs(0.5, 0.8, 0.9)
+    steps.run(12_000)
+    before, start = steps.num_guessing, steps.now
+    steps.run(2000)
+    assert (steps.num_guessing - before) * 0.9 > 0.5 * (steps.now - start)
+
+
+def test_it_has_nothing_to_say_where_a_grammar_may_be_drafted_from_or_nobody_may() -> None:
+    outlook = Outlook(lambda requests, limit: [Glimpse(("ngram", 5), [1])] * len(requests), 5)
+    free, constrained = (Request(i, [0], SamplingParams(), 100) for i in range(2))
+    constrained.matcher = TextsMatcher(VOCABULARY, [b"a"])
+    other = Request(2, [0], SamplingParams(speculative=False), 100)
+    beside = Request(3, [0], SamplingParams(speculative=False), 100)
+    beside.matcher = constrained.matcher
+    assert outlook.choose([free, other, beside], is_ahead=True) is not None
+    for requests in ([], [constrained], [free, constrained], [other], [beside]):
+        assert outlook.choose(requests, is_ahead=True) is None
+
+
+def test_a_request_is_hoped_no_more_for_than_it_may_be_guessed() -> None:
+    """Its own limit, and the end of its text: a step is not waited for in vain."""
+    glimpses: list[Glimpse] = []
+    outlook = Outlook(lambda requests, limit: glimpses, MOST_GUESSES)
+    guessed_nothing = SamplingParams(speculation=Speculation(num_speculative_tokens=0))
+    ending, forbidden = Request(0, [0], SamplingParams(), 1), Request(1, [0], guessed_nothing, 100)
+    glimpses[:] = [Glimpse(("ngram", 5), [1, 2, 3])] * 2
+    assert outlook.choose([ending, forbidden], is_ahead=False) is Drafting.CERTAIN
+
+
+def test_a_drafter_that_cannot_look_ahead_is_not_asked_again_and_others_decide(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    num_asked = 0
+
+    def fail(requests: Sequence[Request], limit: int) -> Sequence[Glimpse]:
+        nonlocal num_asked
+        num_asked += 1
+        raise ZeroDivisionError
+
+    outlook = Outlook(fail, 5)
+    request = Request(0, [0], SamplingParams(), 100)
+    with caplog.at_level(logging.ERROR, logger="structspec"):
+        outlook.choose([request], is_ahead=True)
+        assert outlook.choose([request], is_ahead=True) is None
+    assert num_asked == 1 and "ZeroDivisionError" in caplog.text
