@@ -13,6 +13,7 @@ A guess that is likelier to stand than one wanted elsewhere is so never left out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -35,6 +36,7 @@ _PRIOR_WEIGHT = 16.0  # guesses: how much of its like a new request is believed 
 _PRIORS = ((1.0, 2.0), (9.7, 10.0))  # held of tried before anything is known; of predictions
 _PROBE_TOKENS = 64  # a request that is guessed nothing is tried again every so many tokens
 _SURPRISE = 3.0  # times what a step takes beside its rows: more is the machine's
+_ROUNDING = 1e-9  # of logarithms
 _LEAST, _MOST = 0.01, 0.99  # how likely a guess may be thought
 
 
@@ -85,6 +87,8 @@ class AdaptiveLengths:
         self._cost = cost
         self._pools = [_Pool(*prior) for prior in _PRIORS]  # of requests without and with one
         self._chosen: dict[int, int] = {}  # by request
+        self._threshold = 1.0  # how likely a guess must stand
+        self._num_bits = 0  # of the number of requests for which that was found
         self._num_to_keep = 0
         self._share_found = 0.5  # of the guesses that were wanted
         self._num_forced = 0.0  # of a step
@@ -92,16 +96,14 @@ class AdaptiveLengths:
 
     def choose(self, requests: Sequence[Request], most: int) -> Sequence[int]:
         """Fewer for those whose guesses fail, and for all where rows are dear."""
-        chosen = self._chosen
-        is_known = len(chosen) == len(requests) and all(r.request_id in chosen for r in requests)
-        if requests and not (is_known and self._num_to_keep > 0):
+        num_bits = len(requests).bit_length()
+        if requests and (self._num_to_keep <= 0 or num_bits != self._num_bits):
             likely = np.array([self._likelihood(request) for request in requests])
-            lengths = self._best_lengths(likely, most).tolist()
-            ids = (request.request_id for request in requests)
-            chosen = self._chosen = dict(zip(ids, map(int, lengths), strict=True))
-            self._num_to_keep = _PERIOD
+            self._threshold = self._best_threshold(likely, most)
+            self._chosen.clear()
+            self._num_bits, self._num_to_keep = num_bits, _PERIOD
         self._num_to_keep -= 1
-        return [min(most, chosen[r.request_id] or _is_probed(r)) for r in requests]
+        return [min(most, self._length(r) or _is_probed(r)) for r in requests]
 
     def drafted(self, request: Request, num_held: int, num_tried: int) -> None:
         """The older, the less they count; of the engine as of the request."""
@@ -122,6 +124,14 @@ class AdaptiveLengths:
             found = min(1.0, num_found / num_wanted)
             self._share_found += _STEP_WEIGHT * (found - self._share_found)
 
+    def _length(self, request: Request) -> int:
+        """By the threshold; kept as long as that is."""
+        length = self._chosen.get(request.request_id)
+        if length is None:
+            longest = math.log(self._threshold) / math.log(self._likelihood(request))
+            length = self._chosen[request.request_id] = int(longest + _ROUNDING)
+        return length
+
     def _pool_of(self, request: Request) -> _Pool:
         return self._pools[bool(request.prediction_token_ids)]
 
@@ -129,13 +139,12 @@ class AdaptiveLengths:
         pool = self._pool_of(request)
         prior = pool.held / pool.tried
         held = request.num_guesses_held + _PRIOR_WEIGHT * prior
-        return min(_MOST, max(_LEAST, held / (request.num_guesses_tried + _PRIOR_WEIGHT)))
+        likely = held / (request.num_guesses_tried + _PRIOR_WEIGHT)
+        return min(_MOST, max(_LEAST, round(likely, 2)))
 
-    def _best_lengths(self, likely: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-        """Those with the most tokens a second, [num_requests]."""
-        values, places, counts = np.unique(
-            np.round(likely, 2), return_inverse=True, return_counts=True
-        )
+    def _best_threshold(self, likely: NDArray[np.float64], most: int) -> float:
+        """The one with the most tokens a second."""
+        values, counts = np.unique(likely, return_counts=True)
         lengths = _lengths(values, _THRESHOLDS, most)  # [num_values, num_thresholds]
         a = values[:, None]
         gained = counts @ (a * (1 - a**lengths) / (1 - a))
@@ -147,7 +156,7 @@ class AdaptiveLengths:
         spread = np.sqrt(share * (1 - share) * (counts @ lengths**2))
         model_seconds = self._cost.seconds(np.stack((rows - spread, rows, rows + spread))).mean(0)
         rates = tokens / (model_seconds + self._host_seconds)
-        return np.asarray(lengths[places, int(np.argmax(rates))])
+        return float(_THRESHOLDS[int(np.argmax(rates))])
 
 
 def _lengths(
@@ -155,7 +164,7 @@ def _lengths(
 ) -> NDArray[np.float64]:
     """The last k with likely^k >= threshold, at most `most`, [num_requests, num_thresholds]."""
     longest = np.log(thresholds)[None, :] / np.log(likely)[:, None]
-    return np.minimum(np.floor(longest + 1e-9), most)
+    return np.minimum(np.floor(longest + _ROUNDING), most)
 
 
 def _is_probed(request: Request) -> bool:

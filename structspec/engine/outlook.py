@@ -4,10 +4,11 @@ Without guesses a step is launched before the one before it is read, which hides
 with them it waits. So they pay where enough of them hold, and a text shows beforehand where that
 is: what is written is compared with what would have been guessed, in steps with guesses or without.
 
-    n   requests;  g  guesses of theirs that will hold: as many as held behind matches of the kind
+    n   requests;  g  guesses of theirs that will hold: as many as held behind matches of the kind,
+        less the token that a running step writes; and of that what drafts have made true of late
     A   seconds of a step that was launched ahead;  F  of one that was not;  G  of one with guesses
-    guess   if (n + g) / G > n / A by a margin, where the step before is still running
-            if (n + g) / G > n / F, where it was waited for already; g is then what it brought
+    guess   if (n + g) / G > n / A, with a part of F - A in G where the step before is still
+            running, and in A where it was waited for already; g is then what that one has brought
 """
 
 from __future__ import annotations
@@ -23,15 +24,22 @@ from structspec.request import Request
 
 logger = logging.getLogger("structspec")
 
-_SHARE = 0.04  # of all time that may be spent on looking
-_MARGIN = 1.05
+_SHARE = 0.08  # of all time may be spent on looking for one request, which the device leaves,
+_LEAST_SHARE = 0.01  # and for many, whose gain together changes the more slowly
+_MARGIN = 1.03
 _WEIGHT = 0.1  # of what was measured against that before it
 _SURPRISE = 3.0  # times what something takes: more is the machine's
-_RUN = 4  # steps without guesses are at least worth launching the first of them late
+_FEW = 2  # steps with guesses for which others are launched late behind them
 _FADING = 0.9995  # of that cost with each step without guesses: a bad moment is forgotten
 _KEPT = 0.98  # of what matches of one kind showed, with each later one
 _PRIOR_WEIGHT = 4.0  # matches
 _PRIOR_HELD = 1.0  # guesses of each
+_PRIOR_TOKENS = 16.0  # foreseen and gained
+_SHORT_MATCH = 1  # token, which may be one by chance
+_FORGIVEN = 0.0005  # of the distrust in what is foreseen, with each step without guesses
+
+# where a gain is foreseen: before the last token is known, with it, and where guesses just gained
+_AHEAD, _FRESH, _AGAIN, _NUM_SOURCES = range(4)
 
 Glimpser = Callable[[Sequence[Request], int], Sequence[Glimpse]]
 
@@ -52,6 +60,8 @@ class Outlook:
         self._gains = Gains()
         self._costs: dict[int, _Costs] = {}  # by the bits of the number of requests
         self._gain = 0.0  # g, as far as is known
+        self._last_gain: int | None = None  # of the last step, if it was one with guesses
+        self._trust = [_Trust() for _ in range(_NUM_SOURCES)]
         self._look_seconds = 0.0
         self._looked_at = float("-inf")
         self._last: float | None = None  # when the last step was read, if it was just before
@@ -65,10 +75,11 @@ class Outlook:
             self._last = None
             return None
         costs, num_requests = self._costs_of(len(requests)), len(requests)
-        other = costs.ahead / _MARGIN if is_ahead else costs.returning
-        least = max(0.0, num_requests * (costs.guessing / other - 1))
-        if is_ahead or self._gain <= least:  # else guesses have just brought more
-            self._look(requests, self._glimpse)
+        least = max(0.0, num_requests * (costs.ratio(num_requests, is_ahead=is_ahead) - 1))
+        if self._last_gain is not None:
+            self._foresee(_AGAIN, self._last_gain)
+        if self._last_gain is None or self._gain <= least:  # else guesses have just brought more
+            self._look(requests, self._glimpse, is_ahead=is_ahead)
         return Drafting.GUESSES if self._gain > least else Drafting.CERTAIN
 
     def landed(self, batch: Batch, output: SamplerOutput, *, was_ahead: bool) -> None:
@@ -76,8 +87,9 @@ class Outlook:
         now = self._clock()
         last, self._last = self._last, now
         guesses = any(scheduled.allows_guesses for scheduled in batch.requests)
-        if guesses:
-            self._gain = sum(output.num_accepted)
+        self._last_gain = sum(output.num_accepted) if guesses else None
+        for trust in self._trust:
+            trust.landed(self._last_gain)
         if last is not None and batch.num_tokens <= len(batch.requests):
             costs = self._costs_of(len(batch.requests))
             costs.note(now - last, guesses=guesses, was_ahead=was_ahead)
@@ -89,19 +101,28 @@ class Outlook:
     def _costs_of(self, num_requests: int) -> _Costs:
         return self._costs.setdefault(num_requests.bit_length(), _Costs())
 
-    def _look(self, requests: Sequence[Request], glimpse: Glimpser) -> None:
+    def _foresee(self, source: int, gain: float) -> None:
+        """Expect so much of the next step, as far as it can be trusted."""
+        for trust in self._trust:
+            trust.foreseen = 0.0
+        self._trust[source].foreseen = gain
+        self._gain = gain * self._trust[source].share
+
+    def _look(self, requests: Sequence[Request], glimpse: Glimpser, *, is_ahead: bool) -> None:
         start = self._clock()
-        if start - self._looked_at < self._look_seconds / _SHARE:
+        share = max(_SHARE / len(requests), _LEAST_SHARE)
+        if start - self._looked_at < self._look_seconds / share:
             return
         asked = [request for request in requests if request.params.speculative]
         try:
-            self._gain = self._gains.expect(asked, glimpse(asked, self._limit))
+            glimpses = glimpse(asked, self._limit)
+            gain = self._gains.expect(asked, glimpses, is_ahead=is_ahead)
+            self._foresee(_AHEAD if is_ahead else _FRESH, gain)
         except Exception as error:
             self._glimpse = None
             logger.error("the drafter failed to look ahead, and is not asked to again: %r", error)
         now = self._looked_at = self._clock()
-        seconds = min(now - start, _SURPRISE * self._look_seconds or now - start)
-        self._look_seconds += _WEIGHT * (seconds - self._look_seconds)
+        self._look_seconds = _mixed(self._look_seconds, now - start)
 
 
 def _are_free(requests: Sequence[Request]) -> bool:
@@ -126,14 +147,17 @@ class _Costs:
         return self._ahead or self._fresh or 1.0
 
     @property
-    def returning(self) -> float:
-        """Of a few: one that was not launched ahead, and some behind it that are."""
-        return self.ahead + max(0.0, self._fresh - self.ahead) / _RUN
-
-    @property
     def guessing(self) -> float:
         """Of one with guesses; before any was seen the least, so that one is."""
         return max(self._guessing, self.ahead)
+
+    def ratio(self, num_requests: int, *, is_ahead: bool) -> float:
+        """Of a step with guesses to one without, what it costs to begin and to stop shared out."""
+        late = max(0.0, self._fresh - self.ahead)
+        if is_ahead:
+            return _MARGIN * (self.guessing + late / _FEW) / self.ahead
+        # what many gain together changes the more slowly
+        return self.guessing / (self.ahead + late / (2 * _FEW + num_requests))
 
     def note(self, seconds: float, *, guesses: bool, was_ahead: bool) -> None:
         """Count a step."""
@@ -153,6 +177,32 @@ def _mixed(known: float, seconds: float) -> float:
     return known + _WEIGHT * (min(seconds, _SURPRISE * known) - known)
 
 
+@dataclass(slots=True)
+class _Trust:
+    """What drafts make true of gains that were foreseen: they may be shorter, or not look as far.
+
+    And what is chosen for being much is less in truth.
+    """
+
+    foreseen: float = 0.0  # of the next step with guesses; 0 where another has foreseen it
+    _all_foreseen: float = _PRIOR_TOKENS
+    _all_gained: float = _PRIOR_TOKENS
+
+    @property
+    def share(self) -> float:
+        """How much of it may be believed."""
+        return min(1.0, self._all_gained / self._all_foreseen)
+
+    def landed(self, gained: int | None) -> None:
+        """Compare a step's gain with what was foreseen; None: it had no guesses."""
+        if gained is None:  # believe a little more: it may be otherwise now
+            self._all_gained += _FORGIVEN * max(0.0, self._all_foreseen - self._all_gained)
+        elif self.foreseen > 0:
+            self._all_foreseen = _KEPT * self._all_foreseen + self.foreseen
+            self._all_gained = _KEPT * self._all_gained + gained
+            self.foreseen = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class _Pending:
     """A glimpse whose tokens may not be written yet."""
@@ -163,27 +213,47 @@ class _Pending:
 
 
 class Gains:
-    """How many tokens of a glimpse are written as it says: learnt for each kind of match."""
+    """How many tokens of a glimpse are written as it says: learnt for each kind of match.
+
+    Where the first of them is on its way already, only those behind it are gained; if it turns out
+    to be another, as many as behind any token that no long match was foreseen for.
+    """
 
     def __init__(self) -> None:
         self._pending: dict[int, _Pending] = {}  # by request: one at a time
-        self._known: dict[tuple[str, int], tuple[float, float]] = {}  # held, and how many matches
+        self._known: dict[tuple[str, int], _Held] = {}
+        self._anywhere = _Held()
 
-    def expect(self, requests: Sequence[Request], glimpses: Sequence[Glimpse]) -> float:
-        """How many of these will be, of all requests together."""
+    def expect(
+        self, requests: Sequence[Request], glimpses: Sequence[Glimpse], *, is_ahead: bool
+    ) -> float:
+        """How many will be gained, of all requests together.
+
+        `is_ahead`: whether a step is running that writes one more token of each.
+        """
         self._judge()
         gain = 0.0
         for request, glimpse in zip(requests, glimpses, strict=True):
-            if glimpse.token_ids:
-                gain += min(self._held(glimpse.kind), len(glimpse.token_ids), _room(request))
-                if request.request_id not in self._pending:
-                    pending = _Pending(request, len(request.token_ids), glimpse)
-                    self._pending[request.request_id] = pending
+            gain += min(self._of(glimpse, is_ahead=is_ahead), _room(request))
+            self._remember(request, glimpse)
         return gain
 
-    def _held(self, kind: tuple[str, int]) -> float:
-        held, num_matches = self._known.get(kind, (0.0, 0.0))
-        return (held + _PRIOR_WEIGHT * _PRIOR_HELD) / (num_matches + _PRIOR_WEIGHT)
+    def _of(self, glimpse: Glimpse, *, is_ahead: bool) -> float:
+        num_tokens = len(glimpse.token_ids)
+        anywhere = self._anywhere.mean if is_ahead else 0.0
+        if not num_tokens:
+            return anywhere
+        held = self._known.setdefault(glimpse.kind, _Held())
+        if not is_ahead:
+            return min(held.mean, num_tokens)
+        return min(held.behind_first, num_tokens - 1) + held.share_failed * anywhere
+
+    def _remember(self, request: Request, glimpse: Glimpse) -> None:
+        if not glimpse.token_ids:
+            self._anywhere.note(0)
+        elif request.request_id not in self._pending:
+            pending = _Pending(request, len(request.token_ids), glimpse)
+            self._pending[request.request_id] = pending
 
     def _judge(self) -> None:
         """Look at what was written where glimpses were taken."""
@@ -193,11 +263,44 @@ class Gains:
             num_held = _count_alike(guessed, written)
             is_known = num_held < len(written) or len(written) == len(guessed)
             if is_known:
-                held, num_matches = self._known.get(pending.glimpse.kind, (0.0, 0.0))
-                both = _KEPT * held + num_held, _KEPT * num_matches + 1
-                self._known[pending.glimpse.kind] = both
+                self._note(pending.glimpse.kind, num_held)
             if is_known or pending.request.is_finished:
                 del self._pending[request_id]
+
+    def _note(self, kind: tuple[str, int], num_held: int) -> None:
+        self._known[kind].note(num_held)
+        if kind[1] == _SHORT_MATCH:
+            self._anywhere.note(num_held)
+
+
+@dataclass(slots=True)
+class _Held:
+    """What was written as matches said; the older, the less it counts."""
+
+    num_matches: float = _PRIOR_WEIGHT
+    num_held: float = _PRIOR_WEIGHT * _PRIOR_HELD  # tokens
+    num_begun: float = _PRIOR_WEIGHT / 2  # matches of which one held at least
+
+    @property
+    def mean(self) -> float:
+        """Tokens of a match that hold."""
+        return self.num_held / self.num_matches
+
+    @property
+    def behind_first(self) -> float:
+        """Of them, those behind a match's first token."""
+        return (self.num_held - self.num_begun) / self.num_matches
+
+    @property
+    def share_failed(self) -> float:
+        """Of the matches, those of which nothing holds."""
+        return 1 - self.num_begun / self.num_matches
+
+    def note(self, num_held: int) -> None:
+        """Count a match."""
+        self.num_matches = _KEPT * self.num_matches + 1
+        self.num_held = _KEPT * self.num_held + num_held
+        self.num_begun = _KEPT * self.num_begun + (num_held > 0)
 
 
 def _room(request: Request) -> int:
