@@ -25,6 +25,7 @@ _CLOSED = (*CLOSERS, b'"', b"0", b"l", b"e")  # what values end with
 _MOST_FORCED = 32
 _MOST_WAYS = 128  # that are tried where the first fails
 _MOST_STEPS = 512  # of one search, beside those for what may be lacking: in vain it takes no longer
+_MOST_SKIPPED = 8  # of an ending, where a way goes on as it does
 _MOST_MERGED = 8  # tokens that one may spell
 
 
@@ -178,7 +179,10 @@ class EndingSearch:
             found = self._walk(way, matcher, 2 * most, before, effort)
         if found is None:
             return None
-        shorter = self._merged(matcher, found)
+        path, rest = found
+        # those of the ending before are as long as they can be
+        path, rest = (*path, *rest[:_MOST_MERGED]), rest[_MOST_MERGED:]
+        shorter = (*self._merged(matcher, path, rest), *rest)
         return shorter if len(shorter) <= limit else None
 
     def keep(self, matcher: Scout, ending: Ending, token_id: int) -> Ending | None:
@@ -217,23 +221,36 @@ class EndingSearch:
 
     def _walk(
         self, way: Way, matcher: Scout, limit: int, before: Ending, effort: Effort
-    ) -> Ending | None:
-        """The tokens of a way, which are taken back."""
-        path = way.path
+    ) -> tuple[Ending, Ending] | None:
+        """The tokens of a way, which are taken back, and those of the ending before behind them."""
+        path, tails = way.path, self._tails(before)
         try:
             while not way.may_end:
                 effort.num_steps -= 1
                 if effort.num_steps < 0 or not way.go_on(limit - len(path)) or len(path) > limit:
                     return None
-                if before and way.last in _CLOSED and matcher.ends_with(before):
-                    return (*path, *before)
-            return tuple(path)
+                for tail in tails.get(way.last, ()):
+                    if matcher.ends_with(tail):
+                        return tuple(path), tail
+            return tuple(path), ()
         except MatcherFailed:
             return None
         finally:
             matcher.rollback(len(path))
 
-    def _merged(self, matcher: Scout, ending: Ending) -> Ending:
+    def _tails(self, before: Ending) -> dict[bytes, list[Ending]]:
+        """The ending before a token, and what of it is behind its first values, by what ends them.
+
+        A way that ends another value goes on as it does.
+        """
+        tails: dict[bytes, list[Ending]] = {last: [before] for last in _CLOSED if before}
+        for place, token_id in enumerate(before[:_MOST_SKIPPED], 1):
+            last = self.tokens.bytes_of(token_id)[-1:]
+            if last in tails and place < len(before):
+                tails[last].append(before[place:])
+        return tails
+
+    def _merged(self, matcher: Scout, ending: Ending, behind: Ending) -> Ending:
         """The same text in longer tokens, where the matcher takes them; special ones stay."""
         path: list[int] = []
         rest = ending
@@ -244,7 +261,7 @@ class EndingSearch:
                     return ending
                 token_id, rest = longer or (rest[0], rest[1:])
                 path.append(token_id)
-            return tuple(path) if matcher.ends_with(()) else ending
+            return tuple(path) if matcher.ends_with(behind) else ending
         finally:
             matcher.rollback(len(path))
 
