@@ -103,7 +103,8 @@ class Way:
                 return
         else:
             self._num_vain = 0
-            if any(map(self._take, self._order())):
+            # a colon in a string is not one in front of a value
+            if self._take_rest(is_begun=True) or any(map(self._take, self._order())):
                 return
         if not self._take_rest():
             self._take_any()
@@ -145,9 +146,11 @@ class Way:
             self._take_back(num_before)
         return False
 
-    def _take_rest(self) -> bool:
+    def _take_rest(self, *, is_begun: bool = False) -> bool:
         """What is left of a word that begins as the text behind the last quote does."""
         _, quote, begun = self._text().rpartition(b'"')
+        if is_begun and not begun:
+            return False
         words = [word for word in self._hints.words if quote and word.startswith(begun)]
         if self._is_bold:
             words.sort(key=self.uses.__getitem__)

@@ -74,6 +74,11 @@ CASES: dict[str, tuple[Constraint, str, int]] = {
         '["x", ',
         6,
     ),
+    "a colon in a string": (
+        JsonSchema(record(a={"type": "string", "pattern": r"^iglu:[\w.]+/[0-9]+-[0-9]+$"})),
+        "",
+        16,
+    ),
     "a time": (JsonSchema({"type": "string", "format": "date-time"}), "", 24),
     "an address of a machine": (JsonSchema({"type": "string", "format": "ipv6"}), '"', 5),
     "an address of mail": (JsonSchema({"type": "string", "format": "email"}), '"', 6),
