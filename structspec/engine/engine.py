@@ -147,7 +147,7 @@ class Engine:
             self._judge(parked)
         flight, self._flight = self._flight, None
         was_running = flight is not None
-        if flight is not None and self._pace.must_wait(flight.batch, flight.draft):
+        if flight is not None and self._must_wait(flight):
             self._land(flight)
             flight = None
         foreseen = self._foresee(is_ahead=flight is not None)
@@ -175,6 +175,12 @@ class Engine:
             else:
                 self._land(ahead)
         return self.scheduler.take_news()
+
+    def _must_wait(self, flight: _Flight) -> bool:
+        """Whether a step should be read before the next one is planned."""
+        if flight.is_foreseen:  # what it guesses was to pay for all of them together
+            return flight.draft.num_guessing > 0
+        return self._pace.must_wait(flight.batch, flight.draft)
 
     def _foresee(self, *, is_ahead: bool) -> Drafting | None:
         """What the next step may draft by what its texts go on like; None: by `Pace`."""

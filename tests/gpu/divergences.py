@@ -10,6 +10,7 @@ import torch
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.config import EngineConfig
 from structspec.engine.model_runner import ModelRunner
+from structspec.grammars.base import Matcher
 from structspec.kernels.philox import gumbel_reference
 from structspec.models import load_model
 from structspec.request import Request
@@ -86,8 +87,28 @@ class Judge:
             is_allowed = torch.ones(vocabulary.vocab_size, dtype=torch.bool)
             is_allowed[list(vocabulary.stop_token_ids)] = not request.params.ignore_eos
             return is_allowed
-        matcher = request.compiled.result().matcher()
-        assert all(map(matcher.accept, request.output_token_ids[:position]))
+        matcher = _matcher_behind(request, position)
         bitmask = allocate_bitmask(1, vocabulary.vocab_size)
         matcher.fill(bitmask, 0)
         return torch.from_numpy(unpack_row(bitmask[0], vocabulary.vocab_size)).bool()
+
+
+def _matcher_behind(request: Request, position: int) -> Matcher:
+    """A matcher of the request's own kind behind so much of its output."""
+    assert request.compiled is not None
+    matcher, num_taken = request.compiled.result().matcher(), 0
+    late = [wrapper for wrapper in request.wrappers if hasattr(wrapper, "behind")]
+    for wrapper in request.wrappers:
+        if wrapper not in late:
+            matcher = wrapper.around(matcher)
+    for wrapper in late:
+        if position >= wrapper.wrap_at:
+            _take(matcher, request.output_token_ids[num_taken : wrapper.wrap_at])
+            num_taken = max(num_taken, wrapper.wrap_at)
+            matcher = wrapper.behind(matcher, num_taken)
+    _take(matcher, request.output_token_ids[num_taken:position])
+    return matcher
+
+
+def _take(matcher: Matcher, token_ids: Sequence[int]) -> None:
+    assert all(map(matcher.accept, token_ids))
