@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -40,6 +40,13 @@ class Finished:
     asked_at: float  # before the first was checked, tokenised and its compiling begun
     started_at: float  # when the first was handed to the engine
     finished_at: Sequence[float]
+    all_started_at: float = 0.0  # when the last was
+    num_tokens_by_then: int = 0
+
+    @property
+    def steady_tokens_per_second(self) -> float:
+        """While as many went as may go at once, which is until the last has started."""
+        return self.num_tokens_by_then / (self.all_started_at - self.started_at)
 
 
 def run_jobs(service: Service, jobs: Sequence[Job], *, is_speculative: bool = False) -> Finished:
@@ -74,18 +81,27 @@ def run_prepared(
     """Start all, or as many as may go at once and another for each that ends; wait for the last."""
     finished_at: dict[int, float] = {}
     all_done = threading.Event()
-    waiting = iter(prepared)
+    waiting = deque(prepared)
+    by_then = 0.0, 0
+
+    def start_next() -> None:
+        nonlocal by_then
+        service.start(waiting.popleft(), listen)
+        if not waiting:
+            num_tokens = sum(one.request.num_output_tokens for one in prepared)
+            by_then = time.perf_counter(), num_tokens
 
     def listen(news: News) -> None:  # called by the engine's thread alone
         if news.finished is not None:
             finished_at[news.finished.request_id] = time.perf_counter()
-            for one in islice(waiting, 1):
-                service.start(one, listen)
+            if waiting:
+                start_next()
             if len(finished_at) == len(prepared):
                 all_done.set()
 
     started_at = time.perf_counter()
-    for one in list(islice(waiting, num_at_once)):
+    num_at_once = len(prepared) if num_at_once is None else num_at_once
+    for one in [waiting.popleft() for _ in range(min(num_at_once, len(waiting)))]:
         service.start(one, listen)
     all_done.wait()
     return Finished(
@@ -93,6 +109,7 @@ def run_prepared(
         started_at if asked_at is None else asked_at,
         started_at,
         [finished_at[one.request.request_id] for one in prepared],
+        *by_then,
     )
 
 

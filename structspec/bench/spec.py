@@ -3,7 +3,8 @@
 adaptive, k = 0, k = 1 | k = 1, k = 0, adaptive | …    each round's order is the other way
 
 The figures of a round are compared with each other. In a run so many requests go at once, and
-where one ends the next begins: else it would be the last one's figure, alone at the end.
+where one ends the next begins. The time counts in which all places are taken: those that have
+nothing to guess end last, and alone they would be a figure of other numbers of requests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from structspec.bench.engine import run_once
 from structspec.bench.engine_insides import engine_of
 from structspec.bench.engine_runs import Figure, Patience, run_steadily
 from structspec.bench.engine_workload import Job, Workload, make_jobs
@@ -99,14 +99,13 @@ def run_spec(
 
 def _run(service: Service, jobs: Sequence[Job], size: int) -> SpecRun:
     finished = run_steadily(service, jobs, size, is_speculative=True)
-    once = run_once(finished)
     stats = [request.stats for request in finished.requests]
     num_tokens = sum(request.num_output_tokens for request in finished.requests)
     num_steps = max(1, sum(one.num_target_steps for one in stats))
     num_drafted = sum(one.num_drafted for one in stats)
     num_forced = sum(one.drafted_by_source.get("forced", 0) for one in stats)
     return SpecRun(
-        once.tokens_per_second,
+        finished.steady_tokens_per_second,
         num_tokens / num_steps,
         num_drafted / num_steps,
         (num_drafted - num_forced) / num_steps,

@@ -58,6 +58,8 @@ class Outlook:
         self._limit = limit
         self._clock = clock
         self._gains = Gains()
+        self._known: Sequence[Request] = ()
+        self._is_free = False  # of these
         self._costs: dict[int, _Costs] = {}  # by the bits of the number of requests
         self._gain = 0.0  # g, as far as is known
         self._last_gain: int | None = None  # of the last step, if it was one with guesses
@@ -71,7 +73,7 @@ class Outlook:
 
         `is_ahead`: whether it can be launched before another is read.
         """
-        if self._glimpse is None or not _are_free(requests):
+        if self._glimpse is None or not self._are_free(requests):
             self._last = None
             return None
         costs, num_requests = self._costs_of(len(requests)), len(requests)
@@ -86,7 +88,7 @@ class Outlook:
         """Learn from a step that was read now; its time, unless it has computed prompts."""
         now = self._clock()
         last, self._last = self._last, now
-        guesses = any(scheduled.allows_guesses for scheduled in batch.requests)
+        guesses = batch.requests[0].allows_guesses  # all of them, or none
         self._last_gain = sum(output.num_accepted) if guesses else None
         for trust in self._trust:
             trust.landed(self._last_gain)
@@ -97,6 +99,14 @@ class Outlook:
     def paused(self) -> None:
         """Nothing was there to do for a while."""
         self._last = None
+
+    def _are_free(self, requests: Sequence[Request]) -> bool:
+        """Whether nobody who may be guessed for has a grammar, and somebody may."""
+        if requests != self._known:  # mostly they are those of the step before
+            self._known = list(requests)
+            may_draft = [request for request in requests if request.params.speculative]
+            self._is_free = bool(may_draft) and not any(map(_is_constrained, may_draft))
+        return self._is_free
 
     def _costs_of(self, num_requests: int) -> _Costs:
         return self._costs.setdefault(num_requests.bit_length(), _Costs())
@@ -125,12 +135,8 @@ class Outlook:
         self._look_seconds = _mixed(self._look_seconds, now - start)
 
 
-def _are_free(requests: Sequence[Request]) -> bool:
-    """Whether nobody who may be guessed for has a grammar, and somebody may."""
-    may_draft = [request for request in requests if request.params.speculative]
-    return bool(may_draft) and all(
-        request.matcher is None and not request.is_grammar_pending for request in may_draft
-    )
+def _is_constrained(request: Request) -> bool:
+    return request.compiled is not None or request.matcher is not None
 
 
 @dataclass(slots=True)

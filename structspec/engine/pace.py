@@ -21,6 +21,7 @@ _LOSS = 0.002  # of all time, what trying one slower way again may cost
 _DRAFTING_LOSS = 0.008  # of one that only drafts more: what drafts bring changes within a text
 _LEAST_REST = 12.0  # a way is not tried again before so many times what its last trial took
 _DOUBT = 0.9  # masks come first only where they are surely better: a hiccup decides nothing
+_ENOUGH_ALIKE = 2  # measurements of one way: those that follow tell of the machine
 _WEIGHT = 0.5  # of a measurement against those before it
 
 
@@ -49,12 +50,16 @@ class Pace:
 
     Drawing before looking saves the masks, and gives away the steps of tokens that are refused.
 
-    A slower way is tried again once what its last trial has lost is a small share of the time
-    since; one that falls behind while it is tried is left at once. What was measured is remembered
-    by how many requests there were, how many of them had a grammar, how many might draft, and
-    whether any had a wide row, with which less is refused. Work that changes to and fro, or has
-    pauses, may leave no time for a whole measurement: one that was broken off is gone on with, and
-    a few steps of another kind are left out. None of it changes what is written.
+    The machine is not always as fast: where the steps of the way at hand take longer than they did,
+    those of all others are thought to, and a way that lost its place is soon tried again. Any other
+    slower way is once what its last trial has lost is a small share of the time since; one that
+    falls behind while it is tried is left at once.
+
+    What was measured is remembered by how many requests there were, how many of them had a grammar,
+    how many might draft, and whether any had a wide row, with which less is refused. Work that
+    changes to and fro, or has pauses, may leave no time for a whole measurement: one that was
+    broken off is gone on with, and a few steps of another kind are left out. None of it changes
+    what is written.
     """
 
     def __init__(
@@ -183,7 +188,7 @@ class Pace:
             return
         usual = max(_usual(measured.seconds), 1e-9)
         # at least 1: what brings nothing is slow, and still has a share of others' rates
-        rate = max(measured.num_tokens, 1) / (usual * num_counted)
+        steps = _Steps(max(measured.num_tokens, 1) / num_counted, usual)
         was_measured = known.knows(measured.way)
         has_enough = num_counted * self._num_requests >= _ENOUGH_REQUESTS
         has_enough |= was_measured and num_counted >= _ENOUGH_AGAIN
@@ -191,9 +196,9 @@ class Pace:
         if (
             num_counted >= _NUM_STEPS
             or is_enough
-            or known.is_behind(measured.way, rate, ways, has_enough=has_enough)
+            or known.is_behind(measured.way, steps.rate, ways, has_enough=has_enough)
         ):
-            known.note(measured.way, rate, self._worked, usual * (_NUM_SETTLING + num_counted))
+            known.note(measured.way, steps, self._worked, usual * (_NUM_SETTLING + num_counted))
             if measured.way.drafting is Drafting.GUESSES:
                 known.certain_per_step = measured.num_certain / num_counted
             self._begin(known.next(self._promising(ways), self._worked))
@@ -238,7 +243,7 @@ def _count_standing(batch: Batch, draft: Draft, output: SamplerOutput) -> int:
 
 def _usual(seconds: Sequence[float]) -> float:
     """The mean without the slowest, as far as there are many."""
-    num_kept = max(len(seconds) - _NUM_OUTLIERS, (len(seconds) + 1) // 2)
+    num_kept = len(seconds) - min(_NUM_OUTLIERS, len(seconds) // 4)
     return sum(sorted(seconds)[:num_kept]) / num_kept
 
 
@@ -252,28 +257,55 @@ class _Measurement:
     num_certain: int = 0  # drafts that no other token could stand in place of
 
 
+class _Steps(NamedTuple):
+    """What one step of a way brings, and takes."""
+
+    num_tokens: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second."""
+        return self.num_tokens / self.seconds
+
+
 class _Records:
     """What was measured of each way, and what is being measured."""
 
     def __init__(self, first: Way) -> None:
         self.measured = _Measurement(first)
         self.certain_per_step = 0.0  # such drafts, where guesses are made too
-        self._rates: dict[Way, float] = {}  # tokens per second
+        self._steps: dict[Way, _Steps] = {}
         self._tries: dict[Way, tuple[float, float]] = {}  # seconds worked at its end, and in it
+        self._last: Way | None = None  # measured
+        self._num_alike = 0  # measurements of it behind the first, one after the other
+        self._best: Way | None = None
+        self._displaced: Way | None = None  # the best before, unless it was tried again since
 
-    def note(self, way: Way, rate: float, now: float, seconds: float) -> None:
+    def note(self, way: Way, steps: _Steps, now: float, seconds: float) -> None:
         """Count a trial that took so long, half against those before."""
-        known = self._rates.get(way, rate)
-        self._rates[way] = known + _WEIGHT * (rate - known)
+        known = self._steps.get(way, steps)
+        mixed = _Steps(
+            *(old + _WEIGHT * (new - old) for old, new in zip(known, steps, strict=True))
+        )
+        self._num_alike = self._num_alike + 1 if way == self._last else 0
+        if self._num_alike >= _ENOUGH_ALIKE:  # what it was at first is forgotten
+            self._slow_down(mixed.seconds / known.seconds)
+        self._steps[way], self._last = mixed, way
         self._tries[way] = now, seconds
+
+    def _slow_down(self, times: float) -> None:
+        """Think of all steps that they take so much longer."""
+        for way, (num_tokens, seconds) in self._steps.items():
+            self._steps[way] = _Steps(num_tokens, seconds * times)
 
     def rate(self, way: Way) -> float:
         """The tokens per second of a way that was measured."""
-        return self._rates[way]
+        return self._steps[way].rate
 
     def knows(self, way: Way) -> bool:
         """Whether it was measured."""
-        return way in self._rates
+        return way in self._steps
 
     def is_behind(self, way: Way, rate: float, ways: Sequence[Way], *, has_enough: bool) -> bool:
         """Whether a way is so far behind the best that no more of it need be seen.
@@ -283,35 +315,41 @@ class _Records:
         best = self.best([other for other in ways if other != way])
         if best is None or not (has_enough or way.drafting == best.drafting):
             return False
-        return rate < _BEHIND * self._rates[best]
+        return rate < _BEHIND * self.rate(best)
 
     def best(self, ways: Sequence[Way]) -> Way | None:
         """The fastest that was measured, if any was."""
-        measured = [way for way in ways if way in self._rates]
+        measured = [way for way in ways if way in self._steps]
         return max(measured, key=self._trusted, default=None)
 
     def _trusted(self, way: Way) -> float:
-        return self._rates[way] * (_DOUBT if way.masks_first else 1)
+        return self.rate(way) * (_DOUBT if way.masks_first else 1)
 
     def next(self, ways: Sequence[Way], now: float) -> Way:
         """One never measured that is like the best, else one whose time has come, else the best."""
         best = self.best(ways)
         if best is None:
             return ways[0]
-        unknown = [way for way in ways if way not in self._rates]
+        unknown = [way for way in ways if way not in self._steps]
         for way in unknown:  # how to draft is settled first, then when to mask
             if way.masks_first == best.masks_first:
                 return way
         for way in unknown:
             if way.drafting == best.drafting:
                 return way
+        if best != self._best:
+            self._displaced, self._best = self._best, best
+        if self._displaced in ways and self._num_alike >= _ENOUGH_ALIKE:
+            displaced, self._displaced = self._displaced, None
+            assert displaced is not None
+            return displaced  # perhaps the machine was fast while the other was tried
         return next((way for way in ways if way != best and self._is_due(way, best, now)), best)
 
     def _is_due(self, way: Way, best: Way, now: float) -> bool:
-        if way not in self._rates:
+        if way not in self._steps:
             return False
         ended, seconds = self._tries[way]
         drafts_more = way.drafting > best.drafting and way.masks_first == best.masks_first
         allowed = _DRAFTING_LOSS if drafts_more else _LOSS
-        lost = seconds * (1 - self._rates[way] / self._rates[best])
+        lost = seconds * (1 - self.rate(way) / self.rate(best))
         return now >= ended + max(_LEAST_REST * seconds, lost / allowed)
