@@ -25,6 +25,7 @@ from structspec.request import Request
 logger = logging.getLogger("structspec")
 
 _SHARE = 0.08  # of all time may be spent on looking for one request, which the device leaves,
+_MOST_ASKED = 16  # requests in one look
 _LEAST_SHARE = 0.01  # and for many, whose gain together changes the more slowly
 _MARGIN = 1.03
 _WEIGHT = 0.1  # of what was measured against that before it
@@ -64,6 +65,7 @@ class Outlook:
         self._gain = 0.0  # g, as far as is known
         self._last_gain: int | None = None  # of the last step, if it was one with guesses
         self._trust = [_Trust() for _ in range(_NUM_SOURCES)]
+        self._num_looks = 0
         self._look_seconds = 0.0
         self._looked_at = float("-inf")
         self._last: float | None = None  # when the last step was read, if it was just before
@@ -103,6 +105,8 @@ class Outlook:
     def _are_free(self, requests: Sequence[Request]) -> bool:
         """Whether nobody who may be guessed for has a grammar, and somebody may."""
         if requests != self._known:  # mostly they are those of the step before
+            if 2 * len(set(requests) & set(self._known)) < len(requests):
+                self._gain, self._last_gain = 0.0, None  # of other texts
             self._known = list(requests)
             may_draft = [request for request in requests if request.params.speculative]
             self._is_free = bool(may_draft) and not any(map(_is_constrained, may_draft))
@@ -110,6 +114,14 @@ class Outlook:
 
     def _costs_of(self, num_requests: int) -> _Costs:
         return self._costs.setdefault(num_requests.bit_length(), _Costs())
+
+    def _choose_some(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """All of a few; of many some, others each time, that stand for all."""
+        if len(requests) <= _MOST_ASKED:
+            return requests
+        self._num_looks += 1
+        step = -(-len(requests) // _MOST_ASKED)
+        return requests[self._num_looks % step :: step]
 
     def _foresee(self, source: int, gain: float) -> None:
         """Expect so much of the next step, as far as it can be trusted."""
@@ -124,10 +136,10 @@ class Outlook:
         if start - self._looked_at < self._look_seconds / share:
             return
         asked = [request for request in requests if request.params.speculative]
+        some = self._choose_some(asked)
         try:
-            glimpses = glimpse(asked, self._limit)
-            gain = self._gains.expect(asked, glimpses, is_ahead=is_ahead)
-            self._foresee(_AHEAD if is_ahead else _FRESH, gain)
+            gain = self._gains.expect(some, glimpse(some, self._limit), is_ahead=is_ahead)
+            self._foresee(_AHEAD if is_ahead else _FRESH, gain * len(asked) / len(some))
         except Exception as error:
             self._glimpse = None
             logger.error("the drafter failed to look ahead, and is not asked to again: %r", error)
