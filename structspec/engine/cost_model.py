@@ -23,6 +23,7 @@ class CostModel:
         self._rows = np.array(sorted(seconds), np.float64)
         self._seconds = np.maximum.accumulate([seconds[int(rows)] for rows in self._rows])
         self._is_padded = is_padded
+        self._of_steps: dict[int, float] = {}
 
     def seconds(self, rows: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Of steps with so many rows, each."""
@@ -36,8 +37,11 @@ class CostModel:
         return np.asarray(within + beyond)
 
     def of_step(self, num_rows: int) -> float:
-        """Seconds of one step with so many rows."""
-        return float(self.seconds(num_rows))
+        """Seconds of one step with so many rows; remembered, for every step asks."""
+        known = self._of_steps.get(num_rows)
+        if known is None:
+            known = self._of_steps[num_rows] = float(self.seconds(num_rows))
+        return known
 
     @property
     def _slope_beyond(self) -> float:

@@ -115,7 +115,7 @@ class AdaptiveLengths:
 
     def landed(self, seconds: float, num_rows: int, num_found: int, num_forced: int) -> None:
         """Learn what a step takes beside its rows, and how often there is something to guess."""
-        model_seconds = float(self._cost.seconds(num_rows))
+        model_seconds = self._cost.of_step(num_rows)
         most = _SURPRISE * self._host_seconds + model_seconds
         beside = min(most, max(0.0, seconds - model_seconds))
         self._host_seconds += _STEP_WEIGHT * (beside - self._host_seconds)

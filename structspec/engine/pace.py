@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -22,6 +23,9 @@ _DRAFTING_LOSS = 0.008  # of one that only drafts more: what drafts bring change
 _LEAST_REST = 12.0  # a way is not tried again before so many times what its last trial took
 _DOUBT = 0.9  # masks come first only where they are surely better: a hiccup decides nothing
 _ENOUGH_ALIKE = 2  # measurements of one way: those that follow tell of the machine
+_HOPEFUL = 0.3  # of the best way's rate: such a one is soon measured a second time
+_BETTER = 1.15  # times what it was thought to be: and again, since much was new to the machine,
+_FIRST = 3  # so often at most
 _WEIGHT = 0.5  # of a measurement against those before it
 
 
@@ -277,6 +281,8 @@ class _Records:
         self.certain_per_step = 0.0  # such drafts, where guesses are made too
         self._steps: dict[Way, _Steps] = {}
         self._tries: dict[Way, tuple[float, float]] = {}  # seconds worked at its end, and in it
+        self._num_measured: Counter[Way] = Counter()
+        self._is_settled: dict[Way, bool] = {}  # else it is soon measured again
         self._last: Way | None = None  # measured
         self._num_alike = 0  # measurements of it behind the first, one after the other
         self._best: Way | None = None
@@ -288,6 +294,9 @@ class _Records:
         mixed = _Steps(
             *(old + _WEIGHT * (new - old) for old, new in zip(known, steps, strict=True))
         )
+        num_measured = self._num_measured[way] = self._num_measured[way] + 1
+        is_better = steps.rate > _BETTER * known.rate
+        self._is_settled[way] = num_measured > 1 and not (is_better and num_measured <= _FIRST)
         self._num_alike = self._num_alike + 1 if way == self._last else 0
         if self._num_alike >= _ENOUGH_ALIKE:  # what it was at first is forgotten
             self._slow_down(mixed.seconds / known.seconds)
@@ -351,5 +360,8 @@ class _Records:
         ended, seconds = self._tries[way]
         drafts_more = way.drafting > best.drafting and way.masks_first == best.masks_first
         allowed = _DRAFTING_LOSS if drafts_more else _LOSS
-        lost = seconds * (1 - self.rate(way) / self.rate(best))
+        share = self.rate(way) / self.rate(best)
+        if not self._is_settled[way] and share > _HOPEFUL:
+            return now >= ended + _LEAST_REST * seconds
+        lost = seconds * (1 - share)
         return now >= ended + max(_LEAST_REST * seconds, lost / allowed)
