@@ -16,6 +16,11 @@ def append_tokens(
 ) -> FinishReason | None:
     """Add tokens one by one until one of them ends the request; those behind it are dropped."""
     known, token_bytes = request.token_ids, vocabulary.token_bytes
+    # together many take a fraction of the time
+    if len(token_ids) > 1 and not _may_end(request, token_ids, vocabulary):
+        known += token_ids
+        request.text.append(b"".join([token_bytes[token_id] or b"" for token_id in token_ids]))
+        return None
     own_stops = request.params.stop_token_ids
     max_num_tokens = request.num_prompt_tokens + request.max_tokens
     for token_id in token_ids:
@@ -27,6 +32,17 @@ def append_tokens(
         if len(known) >= max_num_tokens:
             return "length"
     return None
+
+
+def _may_end(request: Request, token_ids: Sequence[int], vocabulary: Vocabulary) -> bool:
+    """Whether any of these tokens may end the request, or is to be read by itself."""
+    params = request.params
+    return (
+        request.num_output_tokens + len(token_ids) >= request.max_tokens
+        or request.reasoning is not None
+        or bool(params.stop or params.stop_token_ids)
+        or not set(vocabulary.stop_token_ids).isdisjoint(token_ids)
+    )
 
 
 class Verified(NamedTuple):
