@@ -28,6 +28,7 @@ _SHARE = 0.08  # of all time may be spent on looking for one request, which the 
 _MOST_ASKED = 16  # requests in one look
 _LEAST_SHARE = 0.01  # and for many, whose gain together changes the more slowly
 _MARGIN = 1.03
+_MORE = 0.05  # for many: prompts that come among such steps make them dearer
 _WEIGHT = 0.1  # of what was measured against that before it
 _SURPRISE = 3.0  # times what something takes: more is the machine's
 _FEW = 2  # steps with guesses for which others are launched late behind them
@@ -173,7 +174,8 @@ class _Costs:
         """Of a step with guesses to one without, what it costs to begin and to stop shared out."""
         late = max(0.0, self._fresh - self.ahead)
         if is_ahead:
-            return _MARGIN * (self.guessing + late / _FEW) / self.ahead
+            margin = _MARGIN + _MORE * (1 - 1 / num_requests)
+            return margin * (self.guessing + late / _FEW) / self.ahead
         # what many gain together changes the more slowly
         return self.guessing / (self.ahead + late / (2 * _FEW + num_requests))
 
