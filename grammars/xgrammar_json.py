@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 import xgrammar
 
 from structspec.constraint import JsonSchema
-from structspec.errors import GrammarError
 from structspec.grammars.base import Finding, Report
 from structspec.grammars.closed import close_objects
 from structspec.grammars.json_schema import parse
 from structspec.grammars.keywords import CONSTRAINTS, findings, open_keys
 from structspec.grammars.productive import check_productive
-from structspec.grammars.regex import translate
 from structspec.grammars.schema_nodes import Node, types_of
+from structspec.grammars.xgrammar_strings import Strings, is_format_held, string_dangers
 
 _STYLES: dict[str, dict[str, object]] = {
     "spaced": {"any_whitespace": False, "separators": (", ", ": ")},
@@ -43,7 +42,6 @@ _DROPPED = frozenset(
         "$recursiveRef",
     )
 )
-_FORMATS = frozenset(("ipv4", "ipv6", "uuid", "duration", "uri", "email"))
 _KEYWORDS_OF = {
     "object": ("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
     "array": ("items", "prefixItems", "additionalItems", "minItems", "maxItems"),
@@ -68,12 +66,17 @@ def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], 
     approximated = tuple(finding for node in nodes for finding in _approximations(node))
     lost = {(f.pointer, f.keyword) for f in (*refused, *approximated)}
     enforced = tuple(f for f in findings(nodes) if (f.pointer, f.keyword) not in lost)
+    if refused:
+        return _nothing, Report("xgrammar", enforced, approximated, refused, changes)
+    strings = Strings()
+    strings.name_all(nodes)
     text = json.dumps(document.root)
     options = _STYLES[constraint.style]
 
     def build() -> xgrammar.Grammar:
-        return xgrammar.Grammar.from_json_schema(text, strict_mode=False, **options)
+        return strings.put_in(xgrammar.Grammar.from_json_schema(text, strict_mode=False, **options))
 
+    enforced = tuple(map(strings.noted, enforced))
     return build, Report("xgrammar", enforced, approximated, refused, changes)
 
 
@@ -122,17 +125,11 @@ def _string_dangers(node: Node, refuse: Callable[[str, str], Finding]) -> Iterat
     for keyword in ("pattern", "format"):
         if keyword in schema and (has_length or ("pattern" in schema and "format" in schema)):
             yield refuse(keyword, "drops one of several bounds on a string")
-    pattern = schema.get("pattern")
-    if isinstance(pattern, str):
-        is_anchored = pattern.startswith("^") and pattern.endswith("$") and "|" not in pattern
-        if not is_anchored:
-            yield refuse("pattern", "matches whole strings; anchor it with ^ and $")
-        else:
-            try:
-                # xgrammar ignores lookaround: it gets the pattern with that spelled out
-                schema["pattern"] = f"^({translate(pattern)})$"
-            except GrammarError as error:
-                yield refuse("pattern", f"cannot hold it ({error})")
+    yield from string_dangers(node)
+    if open_keys(node):
+        for name in schema.get("properties", {}):
+            if json.dumps(name, ensure_ascii=False) != f'"{name}"':
+                yield refuse("properties", f"lets {name!r} stand unescaped beside free keys")
 
 
 def _number_dangers(node: Node, refuse: Callable[[str, str], Finding]) -> Iterator[Finding]:
@@ -152,7 +149,7 @@ def _number_dangers(node: Node, refuse: Callable[[str, str], Finding]) -> Iterat
 def _approximations(node: Node) -> Iterator[Finding]:
     """What the mask holds nearly; the finished text is validated."""
     schema = node.keywords()
-    if "format" in schema and schema["format"] not in _FORMATS:
+    if "format" in schema and not is_format_held(schema["format"]):
         yield Finding(node.pointer, "format", "the mask does not hold it exactly")
     if open_keys(node):
         yield Finding(node.pointer, "additionalProperties", "a free key may come twice, or escaped")
