@@ -111,6 +111,8 @@ class Outlook:
             self._known = list(requests)
             may_draft = [request for request in requests if request.params.speculative]
             self._is_free = bool(may_draft) and not any(map(_is_constrained, may_draft))
+            if not self._is_free:
+                self._gains.forget_pending()
         return self._is_free
 
     def _costs_of(self, num_requests: int) -> _Costs:
@@ -257,6 +259,10 @@ class Gains:
             gain += min(self._of(glimpse, is_ahead=is_ahead), _room(request))
             self._remember(request, glimpse)
         return gain
+
+    def forget_pending(self) -> None:
+        """Let go of requests whose glimpses are not judged yet."""
+        self._pending.clear()
 
     def _of(self, glimpse: Glimpse, *, is_ahead: bool) -> float:
         num_tokens = len(glimpse.token_ids)

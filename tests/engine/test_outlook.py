@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -226,6 +227,20 @@ def test_what_was_foreseen_of_other_texts_says_nothing_of_new_ones() -> None:
     steps.running = [steps.start(text) for text in steps.texts]
     steps.land()
     assert steps.outlook.choose(steps.requests, is_ahead=False) is Drafting.CERTAIN
+
+
+def test_finished_requests_are_let_go_of() -> None:
+    source = random.Random(6)
+    steps = Steps([text_with_repeats(source, 0.5) for _ in range(4)], Costs(0.5, 0.8, 0.9))
+    steps.run(2000)
+    known = {id(request) for request in steps.requests}
+    assert known & set(map(id, gc.get_objects()))
+    steps.running.clear()
+    steps.in_flight = None
+    steps.drafter = NgramDrafter(SpeculativeConfig())
+    steps.outlook.choose([], is_ahead=False)
+    gc.collect()
+    assert not known & {id(one) for one in gc.get_objects() if type(one) is Request}
 
 
 def test_a_moment_in_which_guesses_were_slow_is_forgotten() -> None:
