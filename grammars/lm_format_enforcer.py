@@ -7,6 +7,7 @@ white space free. Its parsers share state between each other, so every matcher h
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -52,12 +53,14 @@ from structspec.grammars.drafts import (
 )
 from structspec.grammars.json_schema import parse
 from structspec.grammars.keywords import findings
+from structspec.grammars.lm_format_enforcer_json import check_readable, make_readable
 from structspec.grammars.probe import probe
 from structspec.grammars.regex import translate
 from structspec.vocabulary import Vocabulary
 
 _NAME = "lm-format-enforcer"
 _MAX_BLANKS = 8
+_UNESCAPED = re.compile(r'[^"]*[\0-\x1f]')  # a control character inside of the string
 _NOT_EXACT = "lm-format-enforcer was not seen to hold it; the finished text is validated"
 
 
@@ -75,6 +78,11 @@ class LMFormatEnforcerBackend:
         )
         self.config = CharacterLevelParserConfig(
             alphabet=self.tokens.tokenizer_alphabet, max_consecutive_whitespaces=_MAX_BLANKS
+        )
+        # in a JSON string control characters are escaped
+        self.json_config = CharacterLevelParserConfig(
+            alphabet="".join(c for c in self.tokens.tokenizer_alphabet if c >= " "),
+            max_consecutive_whitespaces=_MAX_BLANKS,
         )
 
     def report(self, constraint: Constraint) -> Report:
@@ -128,8 +136,10 @@ class LMFormatEnforcerBackend:
                 document = parse(constraint)
                 if constraint.closed:
                     close_objects(document)
+                make_readable(document, set(self.json_config.alphabet))
+                check_readable(document, self.json_config)
                 root = document.root if isinstance(document.root, dict) else None
-                return lambda: JsonSchemaParser(root, self.config)
+                return lambda: JsonSchemaParser(root, self.json_config)
             case Regex():
                 made = self._regex_parser(constraint)
                 return lambda: made
@@ -273,14 +283,17 @@ class _Walker(TokenEnforcer):  # type: ignore[misc]
     def allowed(self, parser: CharacterLevelParser) -> list[int]:
         """The text tokens allowed in this state."""
         tokens = TokenList(False, self.vocab_size)
+        shortcut = parser.shortcut_key()
         try:
-            self._collect_allowed_tokens(
-                parser, self.tokenizer_tree.root, tokens, parser.shortcut_key()
-            )
+            self._collect_allowed_tokens(parser, self.tokenizer_tree.root, tokens, shortcut)
         except Exception as error:
             raise MatcherFailed(f"lm-format-enforcer failed: {error!r}") from error
         ids: list[int] = tokens.allowed_tokens
-        return ids
+        if shortcut is None:
+            return ids
+        # in the text of a string it takes all tokens, without asking for their characters
+        texts = self.tokenizer_tree.tokens_to_strs
+        return [i for i in ids if _UNESCAPED.match(texts[i]) is None]
 
     def after(self, parser: CharacterLevelParser, token_id: int) -> CharacterLevelParser:
         """The state behind an allowed token."""

@@ -13,6 +13,9 @@ from structspec.constraint import Choice, Grammar, JsonSchema, Regex
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.base import FillJob, MatcherFailed
 from tests.grammars.cases import PERSON, VOCABULARIES, backend
+from tests.grammars.json_texts import takes
+from tests.grammars.test_real_world_schemas import CASES
+from tests.walks import walk
 
 NAME = "lm-format-enforcer"
 
@@ -72,6 +75,67 @@ def test_a_draft_into_a_dead_end_is_dropped_and_the_text_stays_where_it_was(draf
     assert matcher.accept(ord("b"))
     with pytest.raises(MatcherFailed):
         matcher.fill(alone, 0)
+
+
+REFUSED = [
+    ({"const": {"a": 1}}, "#"),
+    ({"enum": ["a", [1]]}, "#"),
+    ({"enum": ['a"b']}, "#"),
+    ({"const": "é"}, "#"),
+    ({"not": {"type": "string"}}, "#"),
+    ({"minLength": 2}, "#"),
+    ({"type": "string", "minLength": 2, "maxLength": 1}, "#"),
+    ({"type": "array", "items": {"not": {}}}, "#/items"),
+    ({"type": "object", "properties": {"a": {"const": [1]}}}, "#/properties/a"),
+    ({"type": "object", "properties": {"a": False}}, "#/properties/a"),
+    ({"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=a)b(?<=b)"}}}, None),
+    ({"type": "object", "properties": {"a": {"type": "string", "pattern": "é"}}}, "#/properties/a"),
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}}, "#/properties/a"),
+    ({"type": "object", "properties": {"a": {}}, "required": ["b"]}, "#"),
+    ({"type": "object", "additionalProperties": {"enum": [{}]}}, "#/additionalProperties"),
+    ({"allOf": [{"properties": {"a": {}}}, {"type": "object"}]}, "#"),
+    ({"anyOf": [{"type": "null"}, {"minimum": 3}]}, "#/anyOf/1"),
+    ({"$ref": "#/$defs/x", "$defs": {"x": {"if": {}}}}, "#/$defs/x"),
+]
+
+
+@pytest.mark.parametrize(("schema", "pointer"), REFUSED, ids=str)
+def test_what_it_would_fail_at_while_it_writes_is_refused_with_its_place(schema, pointer):
+    with pytest.raises(UnsupportedConstraint) as caught:
+        backend("bytes", NAME).compile(JsonSchema(schema, closed=False))
+    assert pointer is None or caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize(
+    ("schema", "texts"),
+    [
+        ({"const": None}, {"null"}),
+        ({"enum": [1.5, True, "a", None]}, {"1.5", "true", '"a"', "null"}),
+        ({"type": "integer", "enum": [1, 2]}, {"1", "2"}),
+        ({"oneOf": [{"type": "null"}, {"const": False}]}, {"null", "false"}),
+        ({"type": "array", "items": {"const": 1}, "minItems": 1, "maxItems": 1}, {"[1]"}),
+    ],
+    ids=str,
+)
+def test_values_of_every_plain_type_are_written_as_json(schema, texts):
+    matcher = backend("bytes", NAME).compile(JsonSchema(schema)).matcher()
+    for text in (*texts, "True", "None", '"b"', "3", "0"):
+        assert takes(matcher, text) == (text in texts)
+
+
+def test_whatever_of_the_real_schemas_compiles_never_fails_while_it_is_written():
+    num_compiled = 0
+    for case in CASES:
+        try:
+            grammar = backend("bytes", NAME).compile(JsonSchema(case["schema"], closed=False))
+        except UnsupportedConstraint as error:
+            assert error.pointer is not None
+            continue
+        num_compiled += 1
+        for seed in range(2):
+            text = walk(grammar.matcher(), Random(seed))
+            assert text is None or not any(c in text for c in "\x00\x01\x1f")
+    assert num_compiled > 20
 
 
 @pytest.mark.parametrize("constraint", [Grammar('start: "a"'), Regex("(?=a)b")], ids=str)
