@@ -42,7 +42,7 @@ def make_readable(document: Document, alphabet: set[str]) -> None:
         document.root = {}
     for node in list(_read(document)):
         schema = node.keywords()
-        if schema.get("additionalProperties") is True:
+        if schema.get("additionalProperties") in (True, {}):
             del schema["additionalProperties"]
         _replace_true(schema)
         values = _values(schema)
@@ -63,7 +63,8 @@ def check_readable(document: Document, config: CharacterLevelParserConfig) -> No
     for node in reversed(list(_read(document))):  # the innermost is to blame
         for keyword, reason in _flaws(node, document):
             raise _refused(node, keyword, reason)
-        if not node.keywords() or _MERGED.search(node.pointer):  # anything; read with the others
+        is_anything = node.pointer == "#" and not node.keywords()
+        if is_anything or _MERGED.search(node.pointer):  # parts of `allOf` are read as one
             continue
         try:
             parser.context.model_class = JsonSchemaObject(**document.root_node().keywords())
