@@ -30,8 +30,11 @@ from structspec.grammars.drafts import (
     take_first_allowed,
 )
 from structspec.grammars.probe import probe
+from structspec.grammars.unique_keys import GuardedMatcher, token_table
 from structspec.grammars.xgrammar_lowering import check_finite, lower, translate_error
 from structspec.vocabulary import Vocabulary
+
+_PLAIN, _GUARDED = b"0", b"1"  # what packed grammars start with
 
 
 class XGrammarBackend:
@@ -67,17 +70,21 @@ class XGrammarBackend:
             compiled = self._compiler.compile_grammar(grammar)
         except RuntimeError as error:
             raise translate_error(str(error), constraint) from None
-        made = XGrammarGrammar(self, compiled, lowered.report, (time.perf_counter() - start) * 1e3)
+        made = XGrammarGrammar(self, compiled, lowered.report, has_free_keys=lowered.has_free_keys)
+        made.compile_ms = (time.perf_counter() - start) * 1e3
         probe(made, self.vocabulary)
         return made
 
     def unpack(self, packed: Packed) -> XGrammarGrammar:
         """Read the library's own JSON: some 25 ms a megabyte; ValueError where it is none."""
+        has_free_keys, text = packed.data[:1] == _GUARDED, packed.data[1:].decode()
         try:
-            compiled = xgrammar.CompiledGrammar.deserialize_json(packed.data.decode(), self._info)
+            compiled = xgrammar.CompiledGrammar.deserialize_json(text, self._info)
         except RuntimeError as error:
             raise ValueError(f"not a grammar of this library: {error}") from None
-        return XGrammarGrammar(self, compiled, packed.report, packed.compile_ms)
+        made = XGrammarGrammar(self, compiled, packed.report, has_free_keys=has_free_keys)
+        made.compile_ms = packed.compile_ms
+        return made
 
     def fill_drafts(self, jobs: Sequence[FillJob], bitmask: Bitmask) -> list[int]:
         """Fill many requests' rows; those without drafts in parallel."""
@@ -89,6 +96,8 @@ class XGrammarBackend:
         )
         for job in alone:
             clear_tail(bitmask, job.first_row, self.vocabulary.vocab_size)
+            if isinstance(job.matcher, GuardedMatcher):
+                job.matcher.take_repeats_here(bitmask, job.first_row)
         done = {id(job) for job in alone}
         return [0 if id(job) in done else fill_job(job, bitmask) for job in jobs]
 
@@ -117,26 +126,34 @@ class XGrammarGrammar:
         backend: XGrammarBackend,
         compiled: xgrammar.CompiledGrammar,
         report: Report,
-        compile_ms: float,
+        *,
+        has_free_keys: bool,
     ) -> None:
         self.backend = backend
         self.report = report
         self.wide_row: Row | None = None
         self.start_row: Row | None = None
-        self.compile_ms = compile_ms
+        self.compile_ms = 0.0
         self.num_bytes = int(compiled.memory_size_bytes)
         self._compiled = compiled
+        self._has_free_keys = has_free_keys
+        if has_free_keys:  # made here, where it keeps no step waiting
+            token_table(backend.vocabulary)
 
     def pack(self) -> Packed:
         """The library's own JSON, some eight times as large as its tables."""
-        return Packed(self.report, self._compiled.serialize_json().encode(), self.compile_ms)
+        flag = _GUARDED if self._has_free_keys else _PLAIN
+        data = flag + self._compiled.serialize_json().encode()
+        return Packed(self.report, data, self.compile_ms)
 
     def expect(self) -> None:
         """Nothing is to be prepared."""
 
-    def matcher(self) -> XGrammarMatcher:
+    def matcher(self) -> XGrammarMatcher | GuardedMatcher:
         """A matcher at the start of the text; cheap."""
-        return XGrammarMatcher(xgrammar.GrammarMatcher(self._compiled), self.backend.vocabulary)
+        vocabulary = self.backend.vocabulary
+        matcher = XGrammarMatcher(xgrammar.GrammarMatcher(self._compiled), vocabulary)
+        return GuardedMatcher(matcher, vocabulary) if self._has_free_keys else matcher
 
 
 class XGrammarMatcher:
@@ -196,5 +213,9 @@ class XGrammarMatcher:
 
 
 def _own(job: FillJob) -> XGrammarMatcher:
-    assert isinstance(job.matcher, XGrammarMatcher)
-    return job.matcher
+    """The matcher that the library is asked by."""
+    matcher = job.matcher
+    if isinstance(matcher, GuardedMatcher):
+        matcher = matcher.inner
+    assert isinstance(matcher, XGrammarMatcher)
+    return matcher

@@ -95,11 +95,13 @@ class _Writer:
 
     def _json(self, form: Json) -> dict[str, Any]:
         try:
-            build, report = lower_json(form.constraint)
+            build, report, has_free_keys = lower_json(form.constraint)
         except GrammarError as error:
             raise placed(error, form.pointer) from None
         self.enforced += (within(form.pointer, finding) for finding in report.enforced)
         self.approximated += (within(form.pointer, finding) for finding in report.approximated)
+        if has_free_keys:  # in other text nobody follows the keys
+            self.approximated.append(Finding(form.pointer, "json", "a free key may come twice"))
         self.refused += (within(form.pointer, finding) for finding in report.refused)
         self.changes += (f"{form.pointer or '#'}: {change}" for change in report.changes)
         if report.refused:

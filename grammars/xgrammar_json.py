@@ -52,13 +52,20 @@ _MAY_BE_FALSE = ("/additionalProperties", "/items", "/additionalItems")
 _ALONE = ("$ref", "anyOf", "oneOf", "enum", "const")  # siblings of these are lost
 
 
-def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], Report]:
-    """How to build the grammar of a schema, and the report; GrammarError with a pointer."""
+def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], Report, bool]:
+    """How to build the grammar of a schema, the report, and whether keys are free in it.
+
+    Raises GrammarError with a pointer.
+    """
     document = parse(constraint)
     check_productive(document)
     if constraint.property_order == "any":
         reason = "xgrammar writes keys in the schema's order only; use backend 'llguidance'"
-        return _nothing, Report("xgrammar", refused=(Finding("#", "property_order", reason),))
+        return (
+            _nothing,
+            Report("xgrammar", refused=(Finding("#", "property_order", reason),)),
+            False,
+        )
     changes = close_objects(document) if constraint.closed else ()
     nodes = document.nodes()
     advice = "use backend 'llguidance'"
@@ -67,7 +74,8 @@ def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], 
     lost = {(f.pointer, f.keyword) for f in (*refused, *approximated)}
     enforced = tuple(f for f in findings(nodes) if (f.pointer, f.keyword) not in lost)
     if refused:
-        return _nothing, Report("xgrammar", enforced, approximated, refused, changes)
+        return _nothing, Report("xgrammar", enforced, approximated, refused, changes), False
+    has_free_keys = any(map(_admits_free_keys, nodes))
     strings = Strings()
     strings.name_all(nodes)
     text = json.dumps(document.root)
@@ -77,7 +85,7 @@ def lower_json(constraint: JsonSchema) -> tuple[Callable[[], xgrammar.Grammar], 
         return strings.put_in(xgrammar.Grammar.from_json_schema(text, strict_mode=False, **options))
 
     enforced = tuple(map(strings.noted, enforced))
-    return build, Report("xgrammar", enforced, approximated, refused, changes)
+    return build, Report("xgrammar", enforced, approximated, refused, changes), has_free_keys
 
 
 def _nothing() -> xgrammar.Grammar:
@@ -151,8 +159,20 @@ def _approximations(node: Node) -> Iterator[Finding]:
     schema = node.keywords()
     if "format" in schema and not is_format_held(schema["format"]):
         yield Finding(node.pointer, "format", "the mask does not hold it exactly")
-    if open_keys(node):
-        yield Finding(node.pointer, "additionalProperties", "a free key may come twice, or escaped")
+    if open_keys(node) and schema.get("properties"):
+        reason = "a free key may be a declared one, escaped"
+        yield Finding(node.pointer, "additionalProperties", reason)
+
+
+def _admits_free_keys(node: Node) -> bool:
+    """Whether a value here, or one that nothing more is said of, may have keys of any name."""
+    schema = node.keywords()
+    if node.schema is False or any(keyword in schema for keyword in (*_ALONE, "allOf")):
+        return False  # its parts are nodes themselves
+    types = types_of(schema)
+    has_any_items = "items" not in schema and (types is None or "array" in types)
+    is_object = types is None or "object" in types
+    return has_any_items or (is_object and schema.get("additionalProperties") is not False)
 
 
 def _harmless(node: Node, keyword: str) -> set[str]:

@@ -41,6 +41,7 @@ class Lowered:
 
     build: Callable[[], xgrammar.Grammar]
     report: Report
+    has_free_keys: bool = False  # keys that the grammar alone lets come twice
 
 
 def lower(constraint: Constraint) -> Lowered:

@@ -92,7 +92,8 @@ def original(name: str) -> CompiledGrammar:
     grammar = xgrammar.Grammar.from_structural_tag(
         {"type": "structural_tag", "format": _replace(FORMATS[name], JSON, plain)}
     )
-    return XGrammarGrammar(library, library._compiler.compile_grammar(grammar), Report(""), 0.0)
+    compiled = library._compiler.compile_grammar(grammar)
+    return XGrammarGrammar(library, compiled, Report(""), has_free_keys=False)
 
 
 def _replace(value, old, new):

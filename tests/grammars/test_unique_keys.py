@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from structspec.bitmask import allocate_bitmask, unpack_row
-from structspec.constraint import JsonSchema
+from structspec.constraint import JsonSchema, StructuralTag
+from structspec.grammars.base import FillJob, Matcher
 from structspec.grammars.key_places import Place
 from structspec.grammars.llguidance import LLGuidanceBackend, LLGuidanceGrammar
 from structspec.grammars.unique_keys import GuardedMatcher
+from structspec.grammars.xgrammar import XGrammarBackend
 from structspec.vocabulary import Vocabulary
 
 LAW = settings(max_examples=150, deadline=None, derandomize=True)
@@ -157,3 +160,83 @@ def test_row_and_accept_agree_on_every_token_where_quotes_are_escaped(begun):
     for token_id, is_allowed in enumerate(unpack_row(bitmask[0], size)):
         assert matcher.accept(token_id) == is_allowed
         matcher.rollback(int(is_allowed))
+
+
+FREE = (
+    True,
+    {"type": "object"},
+    {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2},
+    {"type": "object", "properties": {"ab": {}}, "additionalProperties": {"type": "null"}},
+    {"type": "array"},
+    {"type": "array", "items": {"type": "object", "minProperties": 1, "maxProperties": 3}},
+    {"type": "array", "prefixItems": [{"type": "null"}], "minItems": 2},
+    {"anyOf": [{"type": "null"}, {"type": "object", "minProperties": 2}]},
+)
+DECLARED = (
+    {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False},
+    {"type": "array", "items": {"type": "integer"}},
+    {"enum": [{"a": 1}, 2]},
+)
+
+
+@cache
+def xgrammar_backend() -> XGrammarBackend:
+    return XGrammarBackend(vocabulary())
+
+
+def bytes_written(matcher: Matcher, random: Random) -> bytes | None:
+    """A text whose strings are short: of a few letters, so that keys would often come again."""
+    stop = vocabulary().stop_token_ids[0]
+    bitmask, data = allocate_bitmask(1, stop + 1), bytearray()
+    for _ in range(120):
+        matcher.fill(bitmask, 0)
+        allowed = np.flatnonzero(unpack_row(bitmask[0], stop + 1)).tolist()
+        likely = [i for i in allowed if i > 255 or bytes((i,)) in b'a"{}[], :1n']
+        token_id = stop if stop in allowed else random.choice(likely or allowed)
+        assert matcher.accept(token_id)
+        if token_id == stop:
+            return bytes(data)
+        data += vocabulary().token_bytes[token_id] or b""
+    return None
+
+
+@pytest.mark.parametrize("is_unpacked", [False, True])
+@pytest.mark.parametrize("schema", FREE, ids=str)
+def test_no_key_comes_twice_with_xgrammar_either(schema, is_unpacked):
+    made = xgrammar_backend().compile(JsonSchema(schema, closed=False))
+    if is_unpacked:
+        made = xgrammar_backend().unpack(made.pack())
+    for seed in range(40):
+        text = bytes_written(made.matcher(), Random(seed))
+        assert text is None or not keys_repeat(text.decode()), text
+
+
+def test_rows_that_xgrammar_fills_at_once_lose_repeats_too():
+    made = xgrammar_backend().compile(JsonSchema(FREE[2], closed=False))
+    matchers = [made.matcher() for _ in range(3)]
+    for matcher in matchers:
+        assert all(map(matcher.accept, b'{"a": 1, "a'))
+    size = vocabulary().vocab_size
+    bitmask, alone = allocate_bitmask(4, size), allocate_bitmask(1, size)
+    jobs = [FillJob(matcher, row, ()) for row, matcher in enumerate(matchers)]
+    assert made.backend.fill_drafts(jobs, bitmask) == [0, 0, 0]
+    matchers[0].fill(alone, 0)
+    for row in range(3):
+        np.testing.assert_array_equal(bitmask[row], alone[0])
+    assert not unpack_row(alone[0], size)[ord('"')]
+    draft = FillJob(matchers[0], 0, b'"')
+    assert made.backend.fill_drafts([draft, *jobs[2:]], bitmask)[0] == 0
+
+
+@pytest.mark.parametrize("schema", DECLARED, ids=str)
+def test_where_no_key_is_free_xgrammar_s_matchers_are_not_guarded(schema):
+    made = xgrammar_backend().compile(JsonSchema(schema, closed=False))
+    assert not isinstance(made.matcher(), GuardedMatcher)
+    assert made.report.exact
+
+
+def test_a_map_of_undeclared_keys_is_exact_with_xgrammar_but_not_inside_a_tag():
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert xgrammar_backend().report(JsonSchema(schema)).exact
+    tag = {"format": {"type": "json_schema", "json_schema": schema}}
+    assert not xgrammar_backend().report(StructuralTag(tag)).exact
