@@ -7,7 +7,8 @@ import sys
 
 from structspec.errors import GrammarError, UnsupportedConstraint
 from structspec.grammars.cfg import place
-from structspec.grammars.regex import translate
+from structspec.grammars.regex import read_plain
+from structspec.grammars.xgrammar_regexes import regex_body
 
 _STRING = r'"(?:\\.|[^"\\\n\r])*"'
 _NAME_START = r"(?<![\w.-])"  # names of rules have dots and dashes
@@ -75,19 +76,18 @@ def _check(text: str, match: re.Match[str]) -> None:
 
 
 def _regex(text: str, match: re.Match[str]) -> str:
-    """`Regex("…")` with its pattern in the dialect of `Regex` constraints."""
+    """`Regex("…")` as the library holds it, in the dialect of `Regex` constraints."""
     start = match.start("pattern")
     pattern = _ESCAPE.sub(
         lambda escape: _character(text, start + 1 + escape.start(), escape),
         match["pattern"][1:-1],
     )
     try:
-        translated = translate(pattern)
+        regex = read_plain(pattern)
     except GrammarError as error:
         line, column = place(text, start)
         raise type(error)(f"in this regex, {error}", line=line, column=column) from None
-    quoted = translated.replace("\\", r"\\").replace('"', r"\"")
-    return f'Regex("{quoted}")'
+    return regex_body(regex)
 
 
 def _character(text: str, position: int, escape: re.Match[str]) -> str:

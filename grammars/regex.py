@@ -39,10 +39,17 @@ def translate(
 
     Raises UnsupportedConstraint, with its place, for lookaround that needs an intersection.
     """
+    return plain_text(read_plain(pattern, may_be_empty=may_be_empty, dialect=dialect), _class)
+
+
+def read_plain(
+    pattern: str, *, may_be_empty: bool = False, dialect: Literal["python", "rust"] = "python"
+) -> Regex:
+    """Like `read_regex`, without lookaround; raises what `translate` does."""
     regex = read_regex(pattern, may_be_empty=may_be_empty, dialect=dialect)
     if not regex.is_plain:
         raise lookaround_error(pattern, dialect)
-    return plain_text(regex, _class)
+    return regex
 
 
 def _class(pairs: Ranges) -> str:

@@ -24,9 +24,11 @@ from structspec.grammars.form import (
     Text,
 )
 from structspec.grammars.placing import placed, within
-from structspec.grammars.regex import translate
+from structspec.grammars.regex import read_plain
+from structspec.grammars.regexes.syntax import EMPTY
 from structspec.grammars.xgrammar_cfg import build_grammar, lower_grammar
 from structspec.grammars.xgrammar_json import lower_json
+from structspec.grammars.xgrammar_regexes import regex_grammar
 
 _NO_TOKENS = "special tokens are written with llguidance only"
 
@@ -87,11 +89,11 @@ class _Writer:
 
     def _regex(self, form: Pattern) -> dict[str, Any]:
         try:
-            pattern = translate(form.pattern, may_be_empty=True)
+            regex = read_plain(form.pattern, may_be_empty=True)
         except GrammarError as error:
             raise placed(error, form.pointer, "regex") from None
         self.enforced.append(Finding(form.pointer, "regex"))
-        return {"type": "regex", "pattern": pattern} if pattern else _EMPTY
+        return _EMPTY if regex is EMPTY else {"type": "grammar", "grammar": regex_grammar(regex)}
 
     def _json(self, form: Json) -> dict[str, Any]:
         try:

@@ -22,7 +22,7 @@ from structspec.grammars.base import Finding, Report
 from structspec.grammars.choice import check_choices
 from structspec.grammars.composition import form_of
 from structspec.grammars.ebnf import is_productive
-from structspec.grammars.regex import translate
+from structspec.grammars.regex import read_plain
 from structspec.grammars.xgrammar_cfg import (
     build_grammar,
     grammar_error,
@@ -31,6 +31,7 @@ from structspec.grammars.xgrammar_cfg import (
 )
 from structspec.grammars.xgrammar_form import lower_form
 from structspec.grammars.xgrammar_json import lower_json
+from structspec.grammars.xgrammar_regexes import regex_grammar
 
 _POSITION = re.compile(r".* at position \d+: ")
 
@@ -50,8 +51,8 @@ def lower(constraint: Constraint) -> Lowered:
         case JsonSchema():
             return Lowered(*lower_json(constraint))
         case Regex():
-            pattern = translate(constraint.pattern)
-            return _exact(lambda: xgrammar.Grammar.from_regex(pattern), "regex")
+            ebnf = regex_grammar(read_plain(constraint.pattern))
+            return _exact(lambda: xgrammar.Grammar.from_ebnf(ebnf), "regex")
         case Choice():
             ebnf = _choices_to_ebnf(check_choices(constraint))
             return _exact(lambda: xgrammar.Grammar.from_ebnf(ebnf), "choice")

@@ -42,6 +42,7 @@ _RAW = ranges.subtract(ranges.EVERY, ranges.union(((0, 0x1F),), ranges.of('"\\')
 _MAX_AUTOMATON, _MAX_RULES = 8_000, 2_000
 _BY_NUM_BYTES = ((0, 0x7FF), (0x800, 0xFFFF), (0x10000, ranges.MAX_CODE_POINT))
 _SLASH = ranges.of("/")
+_NUL = ((0, 0),)  # ends a text of the library
 _SURROGATES = r"\ud800-\udfff"
 
 
@@ -68,10 +69,22 @@ def json_string_body(regex: Regex) -> Body:
     return Body(_text(raw), has_escapes=False)
 
 
+def regex_grammar(regex: Regex) -> str:
+    """A grammar of the texts of a plain regex, outside of JSON."""
+    return f"root ::= {regex_body(regex)}"
+
+
+def regex_body(regex: Regex) -> str:
+    """They as the body of a rule, or a part of one."""
+    return f"({_text(regex)})"
+
+
 def _text(regex: Regex) -> str:
     if regex is EMPTY:
         return '""'
-    if _is_decided(regex, ()):
+    if _is_decided(regex, ()) and not any(
+        ranges.intersect(pairs, _NUL) for pairs in _classes(regex)
+    ):
         return f"Regex({json.dumps(_pattern(regex), ensure_ascii=False)})"
     return _rule(regex)
 
