@@ -66,7 +66,9 @@ def prepare(service: Service, job: Job, *, is_speculative: bool = False) -> Prep
 def run_steadily(
     service: Service, jobs: Sequence[Job], num_at_once: int, *, is_speculative: bool = False
 ) -> Finished:
-    """Keep so many going until all have begun, and wait for the last."""
+    """Keep so many going until all have begun, and wait for the last; there must be more jobs."""
+    if len(jobs) <= num_at_once:
+        raise ValueError(f"{len(jobs)} jobs do not keep {num_at_once} going")
     prepared = [prepare(service, job, is_speculative=is_speculative) for job in jobs]
     return run_prepared(service, prepared, num_at_once=num_at_once)
 

@@ -90,8 +90,8 @@ class HybridDrafter:
         num_hopeful = count_hopeful(batch) if max_num_guessed else 0
         if max_num_guessed:
             self._suffix.observe(batch)
-            for kind in (self._prediction, self._ngram, self._copier):
-                kind.forget_finished()
+        for kind in (self._prediction, self._ngram, self._copier):
+            kind.forget_finished()
         if not any(scheduled.num_draft_slots for scheduled in batch.requests):
             return no_draft(len(batch.requests), num_hopeful)
         self._trust.judge()

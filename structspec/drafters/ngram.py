@@ -58,6 +58,7 @@ class NgramDrafter:
 
     def glimpse(self, requests: Sequence[Request], limit: int) -> list[Glimpse]:
         """What followed the longest match of each; all in one call."""
+        self.forget_finished()
         asks = [self._ask(request, (), limit, self._shortest) for request in requests]
         return [
             Glimpse(("ngram", length), token_ids) for length, token_ids in self._index.matches(asks)

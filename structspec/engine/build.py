@@ -82,20 +82,21 @@ def build_engine(
     cost = _measure(parts.runner) if is_measured else None
     step_seconds = None if cost is None else cost.of_step
     drafter = make_drafter(vocabulary, speculative, loaded.network.device.type, step_seconds)
-    engine = Engine(
-        Scheduler(
-            config,
-            block_manager,
-            vocabulary,
-            max_model_len,
-            num_free_tokens=_NUM_FREE_ON_GPU if is_cuda else 1,
-            draws_early=is_cuda and config.optimistic_sampling,
-            recorder=MetricsRecorder(
-                kv_cache_usage=lambda: 1 - block_manager.num_free_blocks / parts.num_blocks,
-                grammar=grammar_metrics,
-            ),
-            draft_lengths=_draft_lengths(config, cost),
+    scheduler = Scheduler(
+        config,
+        block_manager,
+        vocabulary,
+        max_model_len,
+        num_free_tokens=_NUM_FREE_ON_GPU if is_cuda else 1,
+        draws_early=is_cuda and config.optimistic_sampling,
+        recorder=MetricsRecorder(
+            kv_cache_usage=lambda: 1 - block_manager.num_free_blocks / parts.num_blocks,
+            grammar=grammar_metrics,
         ),
+        draft_lengths=_draft_lengths(config, cost),
+    )
+    engine = Engine(
+        scheduler,
         drafter,
         parts.runner,
         Masker(vocabulary, is_pinned=is_cuda),
@@ -106,16 +107,19 @@ def build_engine(
             is_told=is_told,
             fastest=step_seconds,
         ),
-        outlook=_outlook(drafter, speculative.num_speculative_tokens),
+        outlook=_outlook(drafter, config, scheduler.recorder.drafter_failed),
     )
     return BuiltEngine(engine, max_model_len)
 
 
-def _outlook(drafter: Drafter, num_tokens: int) -> Outlook | None:
+def _outlook(
+    drafter: Drafter, config: EngineConfig, on_fault: Callable[[], None]
+) -> Outlook | None:
     """None where nothing is guessed, or not known before."""
-    if num_tokens <= 0 or not isinstance(drafter, Foresighted):
+    limit = min(max_num_drafts(config), config.speculative.guess_rows - 1)
+    if limit <= 0 or not isinstance(drafter, Foresighted):
         return None
-    return Outlook(drafter.glimpse, num_tokens)
+    return Outlook(drafter.glimpse, limit, on_fault=on_fault)
 
 
 def _draft_lengths(config: EngineConfig, cost: CostModel | None) -> DraftLengths | None:

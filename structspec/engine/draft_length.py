@@ -90,6 +90,7 @@ class AdaptiveLengths:
         self._threshold = 1.0  # how likely a guess must stand
         self._num_bits = 0  # of the number of requests for which that was found
         self._num_to_keep = 0
+        self._num_wanted = 0  # guesses of the last step
         self._share_found = 0.5  # of the guesses that were wanted
         self._num_forced = 0.0  # of a step
         self._host_seconds = 0.0  # of a step, beside the model's own
@@ -103,7 +104,9 @@ class AdaptiveLengths:
             self._chosen.clear()
             self._num_bits, self._num_to_keep = num_bits, _PERIOD
         self._num_to_keep -= 1
-        return [min(most, self._length(r) or _is_probed(r)) for r in requests]
+        lengths = [min(most, self._length(request)) for request in requests]
+        self._num_wanted = sum(lengths)
+        return [k or min(most, _is_probed(r)) for k, r in zip(lengths, requests, strict=True)]
 
     def drafted(self, request: Request, num_held: int, num_tried: int) -> None:
         """The older, the less they count; of the engine as of the request."""
@@ -120,8 +123,8 @@ class AdaptiveLengths:
         beside = min(most, max(0.0, seconds - model_seconds))
         self._host_seconds += _STEP_WEIGHT * (beside - self._host_seconds)
         self._num_forced += _STEP_WEIGHT * (num_forced - self._num_forced)
-        if num_wanted := sum(self._chosen.values()):
-            found = min(1.0, num_found / num_wanted)
+        if self._num_wanted:
+            found = min(1.0, num_found / self._num_wanted)
             self._share_found += _STEP_WEIGHT * (found - self._share_found)
 
     def _length(self, request: Request) -> int:

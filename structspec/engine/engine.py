@@ -164,6 +164,8 @@ class Engine:
         ahead = self._launch(batch, flight) if batch.requests else None
         if ahead is not None:
             ahead.was_ahead, ahead.is_foreseen = flight is not None, foreseen is not None
+            if self._outlook is not None and foreseen is Drafting.GUESSES:
+                self._outlook.launched(guesses=ahead.draft.num_guessing > 0)
         waits = ahead is not None and flight is not None and ahead.waits
         if ahead is not None and not waits:
             self._sample(ahead)
@@ -247,7 +249,12 @@ class Engine:
     def _measure(self, flight: _Flight, output: SamplerOutput) -> None:
         """Learn from a step that was read, by what has chosen its way."""
         if self._outlook is not None and flight.is_foreseen:
-            self._outlook.landed(flight.batch, output, was_ahead=flight.was_ahead)
+            self._outlook.landed(
+                flight.batch,
+                output,
+                guesses=flight.draft.num_guessing > 0,
+                was_ahead=flight.was_ahead,
+            )
             self._pace.paused()
         else:
             self._pace.landed(flight.batch, flight.draft, output)

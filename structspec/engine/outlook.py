@@ -7,8 +7,8 @@ is: what is written is compared with what would have been guessed, in steps with
     n   requests;  g  guesses of theirs that will hold: as many as held behind matches of the kind,
         less the token that a running step writes; and of that what drafts have made true of late
     A   seconds of a step that was launched ahead;  F  of one that was not;  G  of one with guesses
-    guess   if (n + g) / G > n / A, with a part of F - A in G where the step before is still
-            running, and in A where it was waited for already; g is then what that one has brought
+    guess   if (n + g) / G > n / A by a margin, with a part of F - A in G where the step before is
+            still running, and in A where it was waited for; g is then what that one has brought
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ _MARGIN = 1.03
 _MORE = 0.05  # for many: prompts that come among such steps make them dearer
 _WEIGHT = 0.1  # of what was measured against that before it
 _SURPRISE = 3.0  # times what something takes: more is the machine's
+_FIRST_SURPRISE = 10.0  # times what a step launched ahead takes: of the first of another kind
 _FEW = 2  # steps with guesses for which others are launched late behind them
-_FADING = 0.9995  # of that cost with each step without guesses: a bad moment is forgotten
+_FADING = 0.9995  # of what others take, with each step launched ahead: a bad moment is forgotten
+_FIRST_LOOK = 0.1  # of it is what looks take: the texts so far are taken in
+_LOOK_WEIGHT = 0.5  # of a look that took longer than the one before
+_REST = 1024  # steps after a fault
 _KEPT = 0.98  # of what matches of one kind showed, with each later one
 _PRIOR_WEIGHT = 4.0  # matches
 _PRIOR_HELD = 1.0  # guesses of each
@@ -53,10 +57,19 @@ class Outlook:
     """
 
     def __init__(
-        self, glimpse: Glimpser, limit: int, clock: Callable[[], float] = time.perf_counter
+        self,
+        glimpse: Glimpser,
+        limit: int,
+        clock: Callable[[], float] = time.perf_counter,
+        on_fault: Callable[[], None] = lambda: None,
     ) -> None:
-        """`glimpse` says what would be guessed, at most `limit` tokens of each request."""
-        self._glimpse: Glimpser | None = glimpse
+        """`glimpse` says what would be guessed, at most `limit` tokens of each request.
+
+        Where that fails `on_fault` is called, and for a while something else decides.
+        """
+        self._glimpse = glimpse
+        self._on_fault = on_fault
+        self._num_to_rest, self._has_logged = 0, False
         self._limit = limit
         self._clock = clock
         self._gains = Gains()
@@ -76,7 +89,8 @@ class Outlook:
 
         `is_ahead`: whether it can be launched before another is read.
         """
-        if self._glimpse is None or not self._are_free(requests):
+        if self._num_to_rest or not self._are_free(requests):
+            self._num_to_rest = max(0, self._num_to_rest - 1)
             self._last = None
             return None
         costs, num_requests = self._costs_of(len(requests)), len(requests)
@@ -84,17 +98,22 @@ class Outlook:
         if self._last_gain is not None:
             self._foresee(_AGAIN, self._last_gain)
         if self._last_gain is None or self._gain <= least:  # else guesses have just brought more
-            self._look(requests, self._glimpse, is_ahead=is_ahead)
+            self._look(requests, is_ahead=is_ahead)
         return Drafting.GUESSES if self._gain > least else Drafting.CERTAIN
 
-    def landed(self, batch: Batch, output: SamplerOutput, *, was_ahead: bool) -> None:
+    def launched(self, *, guesses: bool) -> None:
+        """Note whether a step that was to guess has found any guesses."""
+        if not guesses:
+            self._gained(0)
+
+    def landed(
+        self, batch: Batch, output: SamplerOutput, *, guesses: bool, was_ahead: bool
+    ) -> None:
         """Learn from a step that was read now; its time, unless it has computed prompts."""
         now = self._clock()
         last, self._last = self._last, now
-        guesses = batch.requests[0].allows_guesses  # all of them, or none
+        self._gained(sum(output.num_accepted) if guesses else None)
         self._last_gain = sum(output.num_accepted) if guesses else None
-        for trust in self._trust:
-            trust.landed(self._last_gain)
         if last is not None and batch.num_tokens <= len(batch.requests):
             costs = self._costs_of(len(batch.requests))
             costs.note(now - last, guesses=guesses, was_ahead=was_ahead)
@@ -103,14 +122,18 @@ class Outlook:
         """Nothing was there to do for a while."""
         self._last = None
 
+    def _gained(self, num_tokens: int | None) -> None:
+        for trust in self._trust:
+            trust.landed(num_tokens)
+
     def _are_free(self, requests: Sequence[Request]) -> bool:
-        """Whether nobody who may be guessed for has a grammar, and somebody may."""
+        """Whether nobody has a grammar, and somebody may be guessed for."""
         if requests != self._known:  # mostly they are those of the step before
             if 2 * len(set(requests) & set(self._known)) < len(requests):
                 self._gain, self._last_gain = 0.0, None  # of other texts
             self._known = list(requests)
-            may_draft = [request for request in requests if request.params.speculative]
-            self._is_free = bool(may_draft) and not any(map(_is_constrained, may_draft))
+            may_draft = any(request.params.speculative for request in requests)
+            self._is_free = may_draft and not any(map(_is_constrained, requests))
             if not self._is_free:
                 self._gains.forget_pending()
         return self._is_free
@@ -133,21 +156,41 @@ class Outlook:
         self._trust[source].foreseen = gain
         self._gain = gain * self._trust[source].share
 
-    def _look(self, requests: Sequence[Request], glimpse: Glimpser, *, is_ahead: bool) -> None:
+    def _look(self, requests: Sequence[Request], *, is_ahead: bool) -> None:
         start = self._clock()
         share = max(_SHARE / len(requests), _LEAST_SHARE)
         if start - self._looked_at < self._look_seconds / share:
             return
-        asked = [request for request in requests if request.params.speculative]
+        # of others the prompt may not be computed yet, which a drafter takes in with it
+        asked = [one for one in requests if one.params.speculative and one.num_output_tokens]
+        if not asked:
+            self._gain = 0.0
+            return
         some = self._choose_some(asked)
         try:
-            gain = self._gains.expect(some, glimpse(some, self._limit), is_ahead=is_ahead)
+            gain = self._gains.expect(some, self._glimpse(some, self._limit), is_ahead=is_ahead)
             self._foresee(_AHEAD if is_ahead else _FRESH, gain * len(asked) / len(some))
         except Exception as error:
-            self._glimpse = None
-            logger.error("the drafter failed to look ahead, and is not asked to again: %r", error)
+            self._rest(error)
         now = self._looked_at = self._clock()
-        self._look_seconds = _mixed(self._look_seconds, now - start)
+        self._note_look(now - start)
+
+    def _note_look(self, seconds: float) -> None:
+        """Remember what a look takes; new texts make one dear, and the next is not for that."""
+        known = self._look_seconds
+        if not known:
+            self._look_seconds = _FIRST_LOOK * seconds
+        elif seconds < known:
+            self._look_seconds = seconds
+        else:
+            self._look_seconds += _LOOK_WEIGHT * (min(seconds, _SURPRISE * known) - known)
+
+    def _rest(self, error: Exception) -> None:
+        self._on_fault()
+        self._num_to_rest = _REST
+        if not self._has_logged:
+            self._has_logged = True
+            logger.error("the drafter failed to look ahead, and rests", exc_info=error)
 
 
 def _is_constrained(request: Request) -> bool:
@@ -183,19 +226,21 @@ class _Costs:
 
     def note(self, seconds: float, *, guesses: bool, was_ahead: bool) -> None:
         """Count a step."""
+        most = _FIRST_SURPRISE * self._ahead or seconds
         if guesses:
-            self._guessing = _mixed(self._guessing, seconds)
-            return
-        self._guessing *= _FADING
-        if was_ahead:
-            self._ahead = _mixed(self._ahead, seconds)
+            self._guessing = _mixed(self._guessing, seconds, most)
+        elif not was_ahead:
+            self._fresh = _mixed(self._fresh, seconds, most)
         else:
-            self._fresh = _mixed(self._fresh, seconds)
+            self._ahead = _mixed(self._ahead, seconds, seconds)
+            self._guessing *= _FADING
+            self._fresh *= _FADING
 
 
-def _mixed(known: float, seconds: float) -> float:
+def _mixed(known: float, seconds: float, most: float) -> float:
+    """With one more measurement, which is at most so much if it is the first."""
     if not known:
-        return seconds
+        return min(seconds, most)
     return known + _WEIGHT * (min(seconds, _SURPRISE * known) - known)
 
 

@@ -10,6 +10,7 @@ from structspec.config import SpeculativeConfig
 from structspec.drafters.base import Foresighted
 from structspec.drafters.custom import CheckedDrafter
 from structspec.drafters.registry import make_drafter
+from structspec.request import RequestStatus
 from structspec.speculation import Speculation
 from structspec.vocabulary import Vocabulary
 from tests.drafters.toy import batch_of, start
@@ -68,6 +69,22 @@ def test_what_a_request_may_not_be_drafted_by_is_no_glimpse():
     request.prediction_token_ids = list(b"hello")
     glimpse = drafter.glimpse([request], LIMIT)[0]
     assert (glimpse.kind, bytes(glimpse.token_ids)) == (("prediction", 0), b"lo")
+
+
+@pytest.mark.parametrize("method", ["hybrid", "ngram"])
+@pytest.mark.parametrize("may_guess", [True, False])
+def test_finished_requests_are_forgotten_whether_or_not_anything_is_guessed(method, may_guess):
+    rows = None if may_guess or method == "ngram" else 0
+    drafter = make_drafter(VOCABULARY, SpeculativeConfig(method=method, max_guess_rows=rows))
+    index = (drafter._ngram if method == "hybrid" else drafter)._index
+    for number in range(3):
+        request = start(VOCABULARY, prompt="hello hel", request_id=number)
+        drafter.glimpse([request], LIMIT)
+        assert index.num_requests == 1
+        request.status = RequestStatus.FINISHED
+        other = start(VOCABULARY, prompt="hello hel", request_id=99)
+        drafter.propose(batch_of(other, num_draft_slots=0))
+        assert index.num_requests == 0
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -94,6 +94,17 @@ def test_a_host_that_takes_longer_than_the_model_makes_rows_cheaper() -> None:
     assert lengths[0] < lengths[1]
 
 
+@pytest.mark.parametrize("likely", [0.5, 0.9, 0.97, 1.0])
+@pytest.mark.parametrize("found", [1.0, 0.4])
+def test_how_often_something_is_found_is_learnt_of_what_was_allowed(
+    likely: float, found: float
+) -> None:
+    """Not of the guesses that would pay, were there room for them."""
+    simulation = Simulation(FLAT, [likely] * 8, found=found)
+    simulation.run(400)
+    assert simulation.lengths._share_found == pytest.approx(found, abs=0.2)
+
+
 def test_a_request_that_is_guessed_nothing_is_tried_again_at_times() -> None:
     simulation = Simulation(DEAR, [0.0] * 8)
     simulation.run(200)

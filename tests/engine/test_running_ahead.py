@@ -264,9 +264,9 @@ def test_guesses_begin_where_a_free_text_goes_on_as_it_did_before() -> None:
     steps: list[bool] = []
 
     class Noting(Outlook):
-        def landed(self, batch: Batch, output: SamplerOutput, *, was_ahead: bool) -> None:
-            super().landed(batch, output, was_ahead=was_ahead)
-            steps.append(batch.requests[0].allows_guesses)
+        def landed(self, batch: Batch, output: SamplerOutput, **said: bool) -> None:
+            super().landed(batch, output, **said)
+            steps.append(said["guesses"])
 
     drafter = NgramDrafter(SpeculativeConfig(prompt_lookup_min=2))
     watched = Watched(
