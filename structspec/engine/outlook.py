@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from structspec.drafters.base import Glimpse
 from structspec.engine.batch import Batch, Drafting, SamplerOutput
@@ -112,8 +113,8 @@ class Outlook:
         """Learn from a step that was read now; its time, unless it has computed prompts."""
         now = self._clock()
         last, self._last = self._last, now
-        self._gained(sum(output.num_accepted) if guesses else None)
         self._last_gain = sum(output.num_accepted) if guesses else None
+        self._gained(self._last_gain)
         if last is not None and batch.num_tokens <= len(batch.requests):
             costs = self._costs_of(len(batch.requests))
             costs.note(now - last, guesses=guesses, was_ahead=was_ahead)
@@ -383,11 +384,5 @@ def _room(request: Request) -> int:
 
 def _count_alike(guessed: Sequence[int], written: Sequence[int]) -> int:
     """How many tokens both begin with."""
-    return next(
-        (
-            index
-            for index, (one, other) in enumerate(zip(guessed, written, strict=False))
-            if one != other
-        ),
-        min(len(guessed), len(written)),
-    )
+    pairs = zip(guessed, written, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
