@@ -53,9 +53,10 @@ def count_unseen(scheduled: ScheduledRequest) -> int:
 
 def count_hopeful(batch: Batch) -> int:
     """How many requests something may be looked up for once their last token is known."""
+    if not (batch.requests and batch.requests[0].allows_guesses):  # all of a step are alike in it
+        return 0
     return sum(
         scheduled.is_sampled
-        and scheduled.allows_guesses
         and scheduled.max_num_guesses > 0
         and scheduled.request.params.speculative
         for scheduled in batch.requests

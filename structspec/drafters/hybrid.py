@@ -81,6 +81,7 @@ class HybridDrafter:
         self._stop_token_ids = frozenset(vocabulary.stop_token_ids)
         self._quick = QuickDrafter(self._ngram, self._guess_surely, self._stop_token_ids)
         self._haste = Haste(step_seconds)
+        self._last_requests: list[Request] = []
         self._max_guess_rows = config.guess_rows
         self._num_speculative_tokens = config.num_speculative_tokens
 
@@ -88,10 +89,7 @@ class HybridDrafter:
         """One-hot drafts, never with a token that the grammar refuses."""
         max_num_guessed = self._max_num_guessed(batch)
         num_hopeful = count_hopeful(batch) if max_num_guessed else 0
-        if max_num_guessed:
-            self._suffix.observe(batch)
-        for kind in (self._prediction, self._ngram, self._copier):
-            kind.forget_finished()
+        self._observe(batch, remembers=max_num_guessed > 0)
         if not any(scheduled.num_draft_slots for scheduled in batch.requests):
             return no_draft(len(batch.requests), num_hopeful)
         self._trust.judge()
@@ -123,6 +121,19 @@ class HybridDrafter:
             next(found) if asked else Glimpse((source, 0), token_ids)
             for asked, (source, token_ids) in zip(is_asked, others, strict=True)
         ]
+
+    def _observe(self, batch: Batch, *, remembers: bool) -> None:
+        """Let go of finished requests, and remember what they wrote.
+
+        Where a step has the requests of the one before, none of them is finished.
+        """
+        requests = [scheduled.request for scheduled in batch.requests]
+        if remembers:
+            self._suffix.observe(batch)
+        if requests != self._last_requests:
+            self._last_requests = requests
+            for kind in (self._prediction, self._ngram, self._copier):
+                kind.forget_finished()
 
     def _max_num_guessed(self, batch: Batch) -> int:
         """How many drafts of one request may be guesses: rows are cheap only up to a number."""

@@ -71,7 +71,7 @@ class Batch:
     @property
     def num_tokens(self) -> int:
         """Tokens computed in this step, without drafts."""
-        return sum(scheduled.num_tokens for scheduled in self.requests)
+        return sum([scheduled.num_tokens for scheduled in self.requests])
 
 
 class DraftSource(NamedTuple):

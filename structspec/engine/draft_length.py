@@ -88,7 +88,7 @@ class AdaptiveLengths:
         self._pools = [_Pool(*prior) for prior in _PRIORS]  # of requests without and with one
         self._chosen: dict[int, int] = {}  # by request
         self._threshold = 1.0  # how likely a guess must stand
-        self._num_bits = 0  # of the number of requests for which that was found
+        self._num_requests = 0  # for which that was found
         self._num_to_keep = 0
         self._num_wanted = 0  # guesses of the last step
         self._share_found = 0.5  # of the guesses that were wanted
@@ -97,12 +97,12 @@ class AdaptiveLengths:
 
     def choose(self, requests: Sequence[Request], most: int) -> Sequence[int]:
         """Fewer for those whose guesses fail, and for all where rows are dear."""
-        num_bits = len(requests).bit_length()
-        if requests and (self._num_to_keep <= 0 or num_bits != self._num_bits):
+        has_changed = not 0.5 * self._num_requests <= len(requests) <= 2 * self._num_requests
+        if requests and (self._num_to_keep <= 0 or has_changed):
             likely = np.array([self._likelihood(request) for request in requests])
             self._threshold = self._best_threshold(likely, most)
             self._chosen.clear()
-            self._num_bits, self._num_to_keep = num_bits, _PERIOD
+            self._num_requests, self._num_to_keep = len(requests), _PERIOD
         self._num_to_keep -= 1
         lengths = [min(most, self._length(request)) for request in requests]
         self._num_wanted = sum(lengths)

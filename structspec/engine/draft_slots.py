@@ -69,6 +69,8 @@ class DraftSlots:
         # rows that fewer requests leave are for drafts too: they are there anyway
         num_rows = max_num_logits_rows(self._config) - num_sampled - sum(prompt_rows)
         most = min(max_num_drafts(self._config), max(0, num_rows) // max(num_sampled, 1))
+        if drafting is Drafting.NOTHING:
+            most = 0
         if not shares:
             self._landed_at = None
         guesses = self._choose(shares, most, drafting)
@@ -155,9 +157,7 @@ class DraftSlots:
 
 def _may_draft(request: Request, drafting: Drafting) -> bool:
     """Without guesses, or with its last token unknown, only a grammar can say what follows."""
-    if drafting is Drafting.NOTHING or not request.params.speculative:
-        return False
-    if request.is_grammar_pending:
+    if not request.params.speculative or request.is_grammar_pending:
         return False
     may_guess = drafting is Drafting.GUESSES and not request.num_pending
     return may_guess or request.matcher is not None

@@ -9,6 +9,9 @@ is: what is written is compared with what would have been guessed, in steps with
     A   seconds of a step that was launched ahead;  F  of one that was not;  G  of one with guesses
     guess   if (n + g) / G > n / A by a margin, with a part of F - A in G where the step before is
             still running, and in A where it was waited for; g is then what that one has brought
+    c   steps of A that guesses have saved or lost so far, as far as that is not made good: each
+        step launched ahead makes good a hundredth of one
+    where c < 0 as much more has to be expected as 2 ** -c: what is foreseen is too much then
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from structspec.drafters.base import Glimpse
@@ -27,9 +30,11 @@ logger = logging.getLogger("structspec")
 
 _SHARE = 0.08  # of all time may be spent on looking for one request, which the device leaves,
 _MOST_ASKED = 16  # requests in one look
-_LEAST_SHARE = 0.01  # and for many, whose gain together changes the more slowly
+_LEAST_SHARE = 0.01  # and for many, whose gain together changes the more slowly;
+_MOST_IN_VAIN = 2  # halves of that, where nothing is to be expected soon
 _MARGIN = 1.03
-_MORE = 0.05  # for many: prompts that come among such steps make them dearer
+_MORE = 0.5  # for many: whose texts then end one by one, each with another's prompt behind it
+_MANY = 16  # requests, for which it is half of that
 _WEIGHT = 0.1  # of what was measured against that before it
 _SURPRISE = 3.0  # times what something takes: more is the machine's
 _FIRST_SURPRISE = 10.0  # times what a step launched ahead takes: of the first of another kind
@@ -38,7 +43,12 @@ _FADING = 0.9995  # of what others take, with each step launched ahead: a bad mo
 _FIRST_LOOK = 0.1  # of it is what looks take: the texts so far are taken in
 _LOOK_WEIGHT = 0.5  # of a look that took longer than the one before
 _REST = 1024  # steps after a fault
+_LEAST_VARIANCE = 0.5  # of what steps have gained, for it to say more than their mean
 _KEPT = 0.98  # of what matches of one kind showed, with each later one
+_MADE_GOOD = 0.01  # of a step that guesses have lost, with each that is launched ahead
+_FEW_LOST = 8.0  # steps, all requests together: what the guesses of few bring varies
+_MOST_SAVED = 6.0  # times that are remembered,
+_MOST_LOST = 20.0
 _PRIOR_WEIGHT = 4.0  # matches
 _PRIOR_HELD = 1.0  # guesses of each
 _PRIOR_TOKENS = 16.0  # foreseen and gained
@@ -76,11 +86,12 @@ class Outlook:
         self._gains = Gains()
         self._known: Sequence[Request] = ()
         self._is_free = False  # of these
-        self._costs: dict[int, _Costs] = {}  # by the bits of the number of requests
+        self._costs: dict[int, _Costs] = {}  # by the bits of the last request's number
         self._gain = 0.0  # g, as far as is known
         self._last_gain: int | None = None  # of the last step, if it was one with guesses
         self._trust = [_Trust() for _ in range(_NUM_SOURCES)]
         self._num_looks = 0
+        self._num_in_vain = 0  # of the last looks: they saw less than half of what would pay
         self._look_seconds = 0.0
         self._looked_at = float("-inf")
         self._last: float | None = None  # when the last step was read, if it was just before
@@ -95,17 +106,22 @@ class Outlook:
             self._last = None
             return None
         costs, num_requests = self._costs_of(len(requests)), len(requests)
-        least = max(0.0, num_requests * (costs.ratio(num_requests, is_ahead=is_ahead) - 1))
         if self._last_gain is not None:
             self._foresee(_AGAIN, self._last_gain)
-        if self._last_gain is None or self._gain <= least:  # else guesses have just brought more
-            self._look(requests, is_ahead=is_ahead)
-        return Drafting.GUESSES if self._gain > least else Drafting.CERTAIN
+        pays = costs.pays(self._gain, num_requests, is_ahead=is_ahead)
+        if self._last_gain is None or not pays:  # else guesses have just brought more
+            has_looked = self._look(requests, is_ahead=is_ahead)
+            pays = costs.pays(self._gain, num_requests, is_ahead=is_ahead)
+            if has_looked:
+                is_near = costs.pays(2 * self._gain, num_requests, is_ahead=is_ahead)
+                self._num_in_vain = 0 if is_near else min(self._num_in_vain + 1, _MOST_IN_VAIN)
+        return Drafting.GUESSES if pays else Drafting.NOTHING
 
     def launched(self, *, guesses: bool) -> None:
         """Note whether a step that was to guess has found any guesses."""
         if not guesses:
             self._gained(0)
+            self._gain = 0.0  # until something else is seen
 
     def landed(
         self, batch: Batch, output: SamplerOutput, *, guesses: bool, was_ahead: bool
@@ -116,8 +132,12 @@ class Outlook:
         self._last_gain = sum(output.num_accepted) if guesses else None
         self._gained(self._last_gain)
         if last is not None and batch.num_tokens <= len(batch.requests):
-            costs = self._costs_of(len(batch.requests))
-            costs.note(now - last, guesses=guesses, was_ahead=was_ahead)
+            # some may have sat it out, and it was chosen for all
+            num_requests = max(len(self._known), len(batch.requests))
+            num_tokens = len(batch.requests) + sum(output.num_accepted)
+            self._costs_of(num_requests).note(
+                now - last, num_tokens, num_requests, guesses=guesses, was_ahead=was_ahead
+            )
 
     def paused(self) -> None:
         """Nothing was there to do for a while."""
@@ -140,7 +160,12 @@ class Outlook:
         return self._is_free
 
     def _costs_of(self, num_requests: int) -> _Costs:
-        return self._costs.setdefault(num_requests.bit_length(), _Costs())
+        bits = (num_requests - 1).bit_length()
+        if bits not in self._costs:
+            costs = _Costs(num_requests)
+            nearest = min(self._costs, key=lambda other: abs(other - bits), default=None)
+            self._costs[bits] = costs if nearest is None else costs.like(self._costs[nearest])
+        return self._costs[bits]
 
     def _choose_some(self, requests: Sequence[Request]) -> Sequence[Request]:
         """All of a few; of many some, others each time, that stand for all."""
@@ -157,16 +182,17 @@ class Outlook:
         self._trust[source].foreseen = gain
         self._gain = gain * self._trust[source].share
 
-    def _look(self, requests: Sequence[Request], *, is_ahead: bool) -> None:
+    def _look(self, requests: Sequence[Request], *, is_ahead: bool) -> bool:
+        """See what would be guessed, if it is time for that; whether it was."""
         start = self._clock()
-        share = max(_SHARE / len(requests), _LEAST_SHARE)
+        share = max(_SHARE / len(requests), _LEAST_SHARE / 2**self._num_in_vain)
         if start - self._looked_at < self._look_seconds / share:
-            return
+            return False
         # of others the prompt may not be computed yet, which a drafter takes in with it
         asked = [one for one in requests if one.params.speculative and one.num_output_tokens]
         if not asked:
             self._gain = 0.0
-            return
+            return False
         some = self._choose_some(asked)
         try:
             gain = self._gains.expect(some, self._glimpse(some, self._limit), is_ahead=is_ahead)
@@ -175,6 +201,7 @@ class Outlook:
             self._rest(error)
         now = self._looked_at = self._clock()
         self._note_look(now - start)
+        return True
 
     def _note_look(self, seconds: float) -> None:
         """Remember what a look takes; new texts make one dear, and the next is not for that."""
@@ -198,44 +225,64 @@ def _is_constrained(request: Request) -> bool:
     return request.compiled is not None or request.matcher is not None
 
 
-@dataclass(slots=True)
 class _Costs:
-    """Seconds of steps, as far as they were seen."""
+    """Seconds of steps, as far as they were seen, and whether guesses have been worth theirs."""
 
-    _ahead: float = 0.0
-    _fresh: float = 0.0
-    _guessing: float = 0.0
+    def __init__(self, num_requests: int) -> None:
+        self._ahead = 0.0
+        self._fresh = 0.0
+        self._guessing = _Line()
+        self._unit = max(1.0, _FEW_LOST / num_requests)  # steps that are few to lose
+        self._num_saved = 0.0  # steps
+
+    def like(self, other: _Costs) -> _Costs:
+        """This one, with what another has seen."""
+        self._ahead, self._fresh = other._ahead, other._fresh
+        self._guessing = replace(other._guessing)
+        return self
 
     @property
-    def ahead(self) -> float:
-        """Of one that was launched while another ran."""
+    def _usual(self) -> float:
+        """Of a step that was launched while another ran."""
         return self._ahead or self._fresh or 1.0
 
-    @property
-    def guessing(self) -> float:
-        """Of one with guesses; before any was seen the least, so that one is."""
-        return max(self._guessing, self.ahead)
-
-    def ratio(self, num_requests: int, *, is_ahead: bool) -> float:
-        """Of a step with guesses to one without, what it costs to begin and to stop shared out."""
-        late = max(0.0, self._fresh - self.ahead)
+    def pays(self, gain: float, num_requests: int, *, is_ahead: bool) -> bool:
+        """Whether a step should guess of which so much is expected."""
+        if gain <= 0:
+            return False
+        usual = self._usual
+        late = max(0.0, self._fresh - usual)  # what it costs to begin and to stop is shared out
+        # before any was seen the least, so that one is
+        guessing = max(usual, self._guessing.at(gain))
         if is_ahead:
-            margin = _MARGIN + _MORE * (1 - 1 / num_requests)
-            return margin * (self.guessing + late / _FEW) / self.ahead
-        # what many gain together changes the more slowly
-        return self.guessing / (self.ahead + late / (2 * _FEW + num_requests))
+            more = 1 + _MORE * num_requests / (num_requests + _MANY)
+            ratio = _MARGIN * (1 + more * (guessing - usual + late / _FEW) / usual)
+        else:  # what many gain together changes the more slowly
+            ratio = guessing / (usual + late / (2 * _FEW + num_requests))
+        doubt = 2 ** max(0.0, -self._num_saved / self._unit)
+        return gain > max(0.0, num_requests * (ratio - 1)) * doubt
 
-    def note(self, seconds: float, *, guesses: bool, was_ahead: bool) -> None:
-        """Count a step."""
+    def note(
+        self, seconds: float, num_tokens: int, num_requests: int, *, guesses: bool, was_ahead: bool
+    ) -> None:
+        """Count a step that has brought so many tokens."""
         most = _FIRST_SURPRISE * self._ahead or seconds
+        if was_ahead:
+            self._save(_MADE_GOOD)
+        elif self._ahead or self._fresh:
+            self._save(num_tokens / num_requests - min(seconds, most) / self._usual)
         if guesses:
-            self._guessing = _mixed(self._guessing, seconds, most)
+            self._guessing.note(num_tokens - num_requests, seconds, most)
         elif not was_ahead:
             self._fresh = _mixed(self._fresh, seconds, most)
         else:
             self._ahead = _mixed(self._ahead, seconds, seconds)
-            self._guessing *= _FADING
             self._fresh *= _FADING
+            self._guessing.fade()
+
+    def _save(self, num_steps: float) -> None:
+        saved = min(self._num_saved + num_steps, _MOST_SAVED * self._unit)
+        self._num_saved = max(saved, -_MOST_LOST * self._unit)
 
 
 def _mixed(known: float, seconds: float, most: float) -> float:
@@ -243,6 +290,39 @@ def _mixed(known: float, seconds: float, most: float) -> float:
     if not known:
         return min(seconds, most)
     return known + _WEIGHT * (min(seconds, _SURPRISE * known) - known)
+
+
+@dataclass(slots=True)
+class _Line:
+    """Seconds of steps with guesses by what they gain: more drafts take longer too."""
+
+    gain: float = 0.0  # means
+    seconds: float = 0.0
+    gain_squared: float = 0.0
+    product: float = 0.0
+
+    def at(self, gain: float) -> float:
+        """Of a step that gains so much; 0 before any was seen."""
+        variance = self.gain_squared - self.gain**2
+        slope = 0.0
+        if variance > _LEAST_VARIANCE:
+            slope = max(0.0, (self.product - self.gain * self.seconds) / variance)
+        return self.seconds + slope * (gain - self.gain)
+
+    def note(self, gain: float, seconds: float, most: float) -> None:
+        """Count one, at most so long if it is the first."""
+        is_first = not self.seconds
+        seconds = min(seconds, most if is_first else _SURPRISE * self.at(gain))
+        weight = 1.0 if is_first else _WEIGHT
+        self.gain += weight * (gain - self.gain)
+        self.seconds += weight * (seconds - self.seconds)
+        self.gain_squared += weight * (gain**2 - self.gain_squared)
+        self.product += weight * (gain * seconds - self.product)
+
+    def fade(self) -> None:
+        """Forget a little of how long they took."""
+        self.seconds *= _FADING
+        self.product *= _FADING
 
 
 @dataclass(slots=True)

@@ -71,7 +71,9 @@ class Steps:
 
     def step(self, policy: Drafting | None) -> None:
         is_ahead = self.in_flight is not None
-        drafting = policy or self.outlook.choose(self.requests, is_ahead=is_ahead)
+        drafting = policy
+        if drafting is None:
+            drafting = self.outlook.choose(self.requests, is_ahead=is_ahead)
         if drafting is Drafting.GUESSES:
             self.land()
             self.num_guessing += 1
@@ -159,7 +161,7 @@ def test_neither_to_guess_always_nor_never_is_three_percent_better(
     costs: Costs, share: float, num_requests: int
 ) -> None:
     rates = []
-    for policy in (None, Drafting.GUESSES, Drafting.CERTAIN):
+    for policy in (None, Drafting.GUESSES, Drafting.NOTHING):
         source = random.Random(num_requests)
         texts = [text_with_repeats(source, share) for _ in range(num_requests)]
         steps = Steps(texts, costs)
@@ -176,7 +178,7 @@ def test_a_text_that_repeats_itself_in_its_second_half_is_faster_than_either() -
         return [*start, *start[-20:] * 5]
 
     rates = []
-    for policy in (None, Drafting.GUESSES, Drafting.CERTAIN):
+    for policy in (None, Drafting.GUESSES, Drafting.NOTHING):
         source = random.Random(1)
         steps = Steps([make], COSTS["one request on a fast device"])
         steps.run(400, policy)
@@ -229,7 +231,7 @@ def test_what_was_foreseen_of_other_texts_says_nothing_of_new_ones() -> None:
     steps.texts = [text_with_repeats(source, 0.0)] * 4
     steps.running = [steps.start(text) for text in steps.texts]
     steps.land()
-    assert steps.outlook.choose(steps.requests, is_ahead=False) is Drafting.CERTAIN
+    assert steps.outlook.choose(steps.requests, is_ahead=False) is Drafting.NOTHING
 
 
 def test_finished_requests_are_let_go_of() -> None:
@@ -254,13 +256,13 @@ def test_a_moment_in_which_steps_were_slow_is_forgotten(slow: Costs, is_first: b
     steps = Steps([text_with_repeats(source, 0.9)], usual)
     if not is_first:
         steps.run(1000)
-    steps.step(Drafting.CERTAIN)
-    steps.step(Drafting.CERTAIN)
+    steps.step(Drafting.NOTHING)
+    steps.step(Drafting.NOTHING)
     steps.costs = slow
     for _ in range(3):
         steps.step(Drafting.GUESSES)
-        steps.step(Drafting.CERTAIN)
-        steps.step(Drafting.CERTAIN)
+        steps.step(Drafting.NOTHING)
+        steps.step(Drafting.NOTHING)
     steps.costs = usual
     steps.run(12_000)
     before, start = steps.num_guessing, steps.now
@@ -316,7 +318,7 @@ def test_a_request_is_hoped_no_more_for_than_it_may_be_guessed() -> None:
     for request in (ending, forbidden):
         request.token_ids.append(1)
     glimpses[:] = [Glimpse(("ngram", 5), [1, 2, 3])] * 2
-    assert outlook.choose([ending, forbidden], is_ahead=False) is Drafting.CERTAIN
+    assert outlook.choose([ending, forbidden], is_ahead=False) is Drafting.NOTHING
 
 
 def test_a_drafter_that_cannot_look_ahead_rests_and_others_decide(
