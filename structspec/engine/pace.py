@@ -10,6 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from structspec.engine.batch import Batch, Draft, Drafting, SamplerOutput
+from structspec.request import Request
 
 _NUM_SETTLING = 4  # steps after a change of ways, which still show the way before
 _NUM_STEPS = 16  # of one measurement
@@ -18,11 +19,12 @@ _ENOUGH_REQUESTS = 64  # times steps: of fewer, drafts that hold nowhere may do 
 _ENOUGH_AGAIN = 8  # steps of a way that was measured before
 _BEHIND = 0.85  # of the best way's tokens per second: no more of its steps are looked at
 _NUM_OUTLIERS = 2  # slowest steps of a measurement: the machine's, not the way's
+_MOST_DISTURBED = 16  # steps, one after the other, that are left out for such requests
+_LOOKED_AT_EVERY = 8  # steps of the same requests
 _LOSS = 0.002  # of all time, what trying one slower way again may cost
 _DRAFTING_LOSS = 0.008  # of one that only drafts more: what drafts bring changes within a text
 _LEAST_REST = 12.0  # a way is not tried again before so many times what its last trial took
 _DOUBT = 0.9  # masks come first only where they are surely better: a hiccup decides nothing
-_ENOUGH_ALIKE = 2  # measurements of one way: those that follow tell of the machine
 _HOPEFUL = 0.6  # of the best way's rate: such a one is soon measured a second time
 _BETTER = 1.15  # times what it was thought to be: and again, since much was new to the machine,
 _FIRST = 3  # so often at most
@@ -92,6 +94,11 @@ class Pace:
         self._worked = 0.0  # seconds without pauses
         self._num_to_settle = _NUM_SETTLING  # steps that are not to be counted
         self._num_other = 0  # steps of another kind, one after the other
+        self._num_disturbed = 0  # steps in which requests began or ended, one after the other
+        self._is_disturbed = False
+        self._last_requests: list[Request] = []
+        self._num_seen_alike = 0  # steps with these
+        self._last_look: tuple[Sequence[Way], _Kind] = ((), (0, 0, False))
         self._num_requests, self._kind = 0, (0, 0, False)
         self._known = _Records(self._first)
 
@@ -125,16 +132,16 @@ class Pace:
         now = self._clock()
         seconds, self._last = 0.0 if self._last is None else now - self._last, now
         self._worked += seconds
-        ways = self._ways(batch)
+        ways, kind = self._look_at(batch)
         if len(ways) == 1:  # they say nothing of others, nor others of them
             return
-        num_requests, kind = len(batch.requests), _kind_of(batch)
+        num_requests = len(batch.requests)
         has_changed = not 0.5 * self._num_requests <= num_requests <= 2 * self._num_requests
         self._num_other = 0 if kind == self._kind else self._num_other + 1
         if has_changed or self._num_other > _NUM_SETTLING:
             self._turn_to(num_requests, kind)
         measured = self._known.measured
-        if self._num_other:
+        if self._num_other or self._is_disturbed:
             return
         if measured.way not in ways:
             self._begin(self._known.next(ways, self._worked))
@@ -145,6 +152,25 @@ class Pace:
             measured.num_tokens += _count_standing(batch, draft, output)
             measured.num_certain += sum(draft.num_certain)
             self._judge(measured, ways)
+
+    def _look_at(self, batch: Batch) -> tuple[Sequence[Way], _Kind]:
+        """The ways that differ for a step's requests, and of what kind these are.
+
+        It is also seen whether requests begin or end, which takes as long in any way, unless they
+        do all the time. The step behind such a one was launched before it was read.
+        """
+        requests = [scheduled.request for scheduled in batch.requests]
+        has_changed = requests != self._last_requests
+        is_disturbed = has_changed or batch.num_tokens > len(requests)
+        self._num_disturbed = self._num_disturbed + 1 if is_disturbed else 0
+        self._is_disturbed = 0 < self._num_disturbed <= _MOST_DISTURBED
+        if self._is_disturbed:
+            self._settle(1)
+        self._num_seen_alike += 1
+        if has_changed or self._num_seen_alike >= _LOOKED_AT_EVERY:  # they may have got a grammar
+            self._last_requests, self._num_seen_alike = requests, 0
+            self._last_look = self._ways(batch), _kind_of(batch)
+        return self._last_look
 
     def paused(self) -> None:
         """Nothing was there to do for a while: time that no way of stepping is to blame for."""
@@ -236,12 +262,12 @@ def _kind_of(batch: Batch) -> _Kind:
 
 def _count_standing(batch: Batch, draft: Draft, output: SamplerOutput) -> int:
     """How many tokens a step has brought, without those that went on from a refused one."""
-    return sum(
-        len(token_ids) + num_certain
-        for index, (scheduled, token_ids, num_certain) in enumerate(
-            zip(batch.requests, output.token_ids, draft.num_certain, strict=True)
-        )
-        if not scheduled.is_stale or index in output.diverged
+    num_tokens = sum(map(len, output.token_ids)) + sum(draft.num_certain)
+    stale = [index for index, scheduled in enumerate(batch.requests) if scheduled.is_stale]
+    return num_tokens - sum(
+        len(output.token_ids[index]) + draft.num_certain[index]
+        for index in stale
+        if index not in output.diverged
     )
 
 
@@ -274,7 +300,12 @@ class _Steps(NamedTuple):
 
 
 class _Records:
-    """What was measured of each way, and what is being measured."""
+    """What was measured of each way, and what is being measured.
+
+    The machine is not always as fast, and all ways are slower together: seconds are kept as they
+    would be now, by those of the best way. Its steps are measured before and behind each trial of
+    another, which is judged by what they took there.
+    """
 
     def __init__(self, first: Way) -> None:
         self.measured = _Measurement(first)
@@ -283,25 +314,36 @@ class _Records:
         self._tries: dict[Way, tuple[float, float]] = {}  # seconds worked at its end, and in it
         self._num_measured: Counter[Way] = Counter()
         self._is_settled: dict[Way, bool] = {}  # else it is soon measured again
-        self._last: Way | None = None  # measured
-        self._num_alike = 0  # measurements of it behind the first, one after the other
         self._best: Way | None = None
-        self._displaced: Way | None = None  # the best before, unless it was tried again since
+        self._before: float | None = None  # seconds of the best way, as they were measured last
+        self._trial: tuple[Way, _Steps] | None = None  # of another, since
 
     def note(self, way: Way, steps: _Steps, now: float, seconds: float) -> None:
-        """Count a trial that took so long, half against those before."""
+        """Count a trial that took so long."""
+        self._tries[way] = now, seconds
+        if way not in self._steps:
+            self._note(way, steps)
+        elif way != self._best:
+            self._trial = way, steps
+        else:
+            before, trial = self._before, self._trial
+            self._before, self._trial = steps.seconds, None
+            self._slow_down(steps.seconds / self._steps[way].seconds)
+            self._note(way, steps)
+            if before is not None and trial is not None:
+                other, (num_tokens, seconds) = trial
+                beside = (before + steps.seconds) / 2
+                self._note(other, _Steps(num_tokens, seconds * steps.seconds / beside))
+
+    def _note(self, way: Way, steps: _Steps) -> None:
+        """Count what its steps bring and take now, half against what was known."""
         known = self._steps.get(way, steps)
-        mixed = _Steps(
-            *(old + _WEIGHT * (new - old) for old, new in zip(known, steps, strict=True))
-        )
         num_measured = self._num_measured[way] = self._num_measured[way] + 1
         is_better = steps.rate > _BETTER * known.rate
         self._is_settled[way] = num_measured > 1 and not (is_better and num_measured <= _FIRST)
-        self._num_alike = self._num_alike + 1 if way == self._last else 0
-        if self._num_alike >= _ENOUGH_ALIKE:  # what it was at first is forgotten
-            self._slow_down(mixed.seconds / known.seconds)
-        self._steps[way], self._last = mixed, way
-        self._tries[way] = now, seconds
+        self._steps[way] = _Steps(
+            *(old + _WEIGHT * (new - old) for old, new in zip(known, steps, strict=True))
+        )
 
     def _slow_down(self, times: float) -> None:
         """Think of all steps that they take so much longer."""
@@ -347,11 +389,10 @@ class _Records:
             if way.drafting == best.drafting:
                 return way
         if best != self._best:
-            self._displaced, self._best = self._best, best
-        if self._displaced in ways and self._num_alike >= _ENOUGH_ALIKE:
-            displaced, self._displaced = self._displaced, None
-            assert displaced is not None
-            return displaced  # perhaps the machine was fast while the other was tried
+            self._best = best
+            self._before = self._trial = None
+        if self._before is None or self._trial is not None:
+            return best
         return next((way for way in ways if way != best and self._is_due(way, best, now)), best)
 
     def _is_due(self, way: Way, best: Way, now: float) -> bool:
