@@ -21,6 +21,7 @@ from structspec.bench.engine_steps import run_steps
 from structspec.bench.engine_workload import TESTS, Workload
 from structspec.config import EngineConfig
 from structspec.errors import InvalidRequest, StructspecError
+from structspec.heap import kept_from_collector
 from structspec.models.loading import DType
 from structspec.service import Service
 
@@ -165,7 +166,8 @@ def run_parts(
         for part in parts:
             patience = Patience(settings.part_seconds)
             try:
-                yield from PARTS[part](service, workload, settings, patience)
+                with kept_from_collector():
+                    yield from PARTS[part](service, workload, settings, patience)
                 if patience.is_over:
                     yield {"part": "cut", "name": part}
             except StructspecError as error:

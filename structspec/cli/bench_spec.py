@@ -10,6 +10,7 @@ from pathlib import Path
 from structspec.cli.bench_engine import add_what, read_config
 from structspec.cli.bench_shared import check_positive, wide_console
 from structspec.cli.speculation import add_speculation
+from structspec.heap import kept_from_collector
 
 DESCRIPTION = """\
 Have a model write many outputs at once with as many drafts as the engine finds to pay, and with
@@ -100,6 +101,7 @@ def run_bench_spec(options: argparse.Namespace) -> int:
             lines = stack.enter_context(options.lines.open("a", encoding="utf-8"))
         service = Service(options.model, dtype=options.dtype, device=options.device, config=config)
         stack.callback(service.close)
+        stack.enter_context(kept_from_collector())
         for figure in run_spec(
             service,
             workload,

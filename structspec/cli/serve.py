@@ -171,7 +171,7 @@ def run_serve(options: argparse.Namespace) -> int:
         max_model_len=options.max_model_len,
         compile_timeout_s=options.compile_timeout_seconds,
     )
-    from structspec.server.heap import bound_heap
+    from structspec.heap import bound_heap, kept_from_collector
 
     bound_heap()
     from structspec.server.serving import serve
@@ -179,7 +179,8 @@ def run_serve(options: argparse.Namespace) -> int:
 
     service = Service(options.model, device=options.device, config=config)
     try:
-        serve(service, settings, host=options.host, port=options.port)
+        with kept_from_collector():
+            serve(service, settings, host=options.host, port=options.port)
     finally:
         service.close()
     return 0

@@ -1,17 +1,21 @@
-"""How many heaps a server's threads have between them."""
+"""The heap of a process that serves: what its threads share, and what no collection looks at."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import subprocess
 import sys
+import weakref
 
 import pytest
 
+from structspec.heap import kept_from_collector
+
 COUNT = """
 import ctypes, os, sys, tempfile, threading
-from structspec.server.heap import bound_heap
+from structspec.heap import bound_heap
 
 if sys.argv[1] == "bounded":
     bound_heap()
@@ -53,3 +57,20 @@ def test_threads_share_two_heaps_unless_the_environment_says_how_many():
     assert num_heaps("as it is") > 3
     assert num_heaps("bounded") == 2
     assert num_heaps("bounded", MALLOC_ARENA_MAX="3") == 3
+
+
+class Circle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_is_there_is_passed_over_by_collections_and_freed_behind() -> None:
+    old = Circle()
+    kept = weakref.ref(old)
+    with kept_from_collector():
+        new = weakref.ref(Circle())
+        del old
+        gc.collect()
+        assert kept() is not None and new() is None
+    gc.collect()
+    assert kept() is None and gc.get_freeze_count() == 0
