@@ -25,13 +25,14 @@ from structspec.ending_search import Closers, Ending, EndingSearch, Place
 from structspec.ending_tokens import EndingTokens
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
 from structspec.grammars.drafts import taken_ahead
-from structspec.grammars.scouts import Scout, scout_of
+from structspec.grammars.scouts import Scout, reads_bytes, scout_of
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.vocabulary import Vocabulary
 
 _FAR_TOO_LONG = 4  # times max_tokens and some more: estimates are not that wrong
 _FEW = 8
 _MOST_PLANS = 512  # constraints with their limits that are remembered
+_MOST_FOLLOWED = 64  # tokens, the last: more are not taken back at once
 _AGAIN = 8  # where no ending is known one is looked for every so many tokens
 
 
@@ -112,7 +113,7 @@ class TimelyMatcher(WrappedMatcher):
     Where no ending is known that fits, all stays as it was.
     """
 
-    __slots__ = ("_looks", "_next_look", "_num_taken", "_plan", "_row")
+    __slots__ = ("_followed", "_looks", "_next_look", "_num_taken", "_plan", "_row")
 
     def __init__(self, inner: Matcher, plan: EndInTime, num_taken: int) -> None:
         super().__init__(inner)
@@ -121,6 +122,9 @@ class TimelyMatcher(WrappedMatcher):
         self._looks: list[tuple[int, Place]] = []  # behind how many tokens, and what was found
         self._next_look = plan.first  # behind so many tokens
         self._row: NDArray[np.bool_] | None = None  # what is allowed here, once that is known
+        # by how many tokens were taken, the last of them and the places before it and behind it:
+        # drafts are looked at, taken back and taken again
+        self._followed: dict[int, tuple[Place, int, Place]] = {}
         if num_taken >= plan.first:
             self._look(self._place_at_first())
 
@@ -246,9 +250,16 @@ class TimelyMatcher(WrappedMatcher):
         """
         last = b"" if token_id is None else self._plan.search.last_byte([token_id], b"")
         try:
-            if here is None or here.ending is None or token_id is None:
+            if token_id is None:
                 return self._found(last)
-            return self._follow(here, token_id)
+            if here is None or here.ending is None:
+                return self._found_again(last)
+            before, followed, behind = self._followed.get(self._num_taken, (None, -1, here))
+            if before is not here or followed != token_id:
+                behind = self._follow(here, token_id)
+                self._followed[self._num_taken] = here, token_id, behind
+                self._followed.pop(self._num_taken - _MOST_FOLLOWED, None)
+            return behind
         except Exception:
             return Place(None, last, self._new_closers())
 
@@ -260,9 +271,29 @@ class TimelyMatcher(WrappedMatcher):
 
     def _found(self, last: bytes) -> Place:
         limit = max(0, self._num_left - 1)
-        search = self._plan.search
-        found = search.find_among(self._scout(), limit, last)
+        found = self._plan.search.find_among(self._scout(), limit, last)
         return Place(found, last, self._new_closers())
+
+    def _found_again(self, last: bytes) -> Place:
+        """The place some tokens behind the last look: what ended the text there may still do so."""
+        num_taken, place = self._looks[-1] if self._looks else (0, None)
+        if place is None or not place.ending:
+            return self._found(last)
+        num_new = self._num_taken - num_taken
+        limit = max(0, self._num_left - 1)
+        ending, search, scout = place.ending, self._plan.search, self._scout()
+        kept, new = None, scout.last_tokens(num_new)
+        if new is not None:
+            kept = search.keep_exactly(ending, new, by_bytes=reads_bytes(self.inner))
+        if kept is None and scout.ends_with(ending):
+            kept = ending
+        if kept is None:
+            kept = search.find(scout, limit, last, ending, num_skipped=num_new)
+        if kept is None or self._spare(kept, self._num_taken) < 0:  # perhaps another is shorter
+            found = self._found(last)
+            if kept is None or (found.ending is not None and len(found.ending) < len(kept)):
+                return found
+        return Place(kept, last, self._new_closers())
 
     def _follow(self, place: Place, token_id: int) -> Place:
         """The place behind a token that was just taken."""
@@ -271,7 +302,9 @@ class TimelyMatcher(WrappedMatcher):
         assert place.ending is not None
         if self._goes_on(place, token_id):
             return place._replace(last=last, is_plain=True)
-        kept = search.keep(self._scout(), place.ending, token_id)
+        kept = search.keep_exactly(place.ending, [token_id], by_bytes=reads_bytes(self.inner))
+        if kept is None:
+            kept = search.keep(self._scout(), place.ending, token_id)
         if kept is None:
             # as in its row: what was found there is found again
             kept = search.find(

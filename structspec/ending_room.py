@@ -93,7 +93,7 @@ def room_of(constraint: Constraint) -> Room:
     if isinstance(constraint, JsonSchema):
         return _room_of_schema(constraint.text)
     if isinstance(constraint, Tools):
-        room = _room_of_texts(constraint.text, "parameters")
+        room = _room_of_calls(constraint.text)
         return (
             room
             if constraint.response is None
@@ -136,6 +136,21 @@ def _room_of_texts(text: str, *names: str) -> Room:
         # where it stands in free text a token may begin all of it
         room |= replace(found, growth=max(found.growth, estimate.own() + _AROUND))
     return replace(room, num_tokens=min(2 * _MOST, num_tokens + _OTHERS))
+
+
+@lru_cache(maxsize=256)
+def _room_of_calls(text: str) -> Room:
+    """Of one call, and of another that may be begun behind it: it ends the text in any case."""
+    room, longest = (
+        Room(_OTHERS),
+        max(map(_length, named(json.loads(text), ("name",), str)), default=0),
+    )
+    for schema in named(json.loads(text), ("parameters",)):
+        estimate = _Estimate(schema)
+        found = estimate.room()
+        growth = max(found.growth, estimate.own() + longest + _AROUND)
+        room |= replace(found, growth=growth)
+    return replace(room, num_tokens=room.num_tokens + room.growth + longest + _AROUND)
 
 
 class _Estimate:

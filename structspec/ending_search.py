@@ -6,7 +6,7 @@ It need not be the shortest way there is, but it is one: its tokens were all tak
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ _CLOSED = (*CLOSERS, b'"', b"0", b"l", b"e")  # what values end with
 _MOST_FORCED = 32
 _MOST_WAYS = 128  # that are tried where the first fails
 _MOST_STEPS = 512  # of one search, beside those for what may be lacking: in vain it takes no longer
-_MOST_SKIPPED = 8  # of an ending, where a way goes on as it does
+_MOST_SKIPPED = 24  # of an ending, where a way goes on as it does
 _MOST_MERGED = 8  # tokens that one may spell
 
 
@@ -68,15 +68,17 @@ class EndingSearch:
         limit: int,
         last: bytes = b"",
         before: Ending = (),
-        effort: Effort | None = None,
+        *,
+        num_skipped: int = 0,
     ) -> Ending | None:
         """Tokens that end the text, at most `limit`; None where none such were found.
 
         What its `last` byte is that is no blank, if that is known, may make for a shorter way. So
-        may the ending `before` the last token for a quicker one: the way may lead back to it.
+        may the ending `before` the last token, or the last `num_skipped`, for a quicker one: the
+        way may lead back to it.
         """
-        effort = effort or self._effort()
-        found = self._find_merged(matcher, limit, last, before, effort)
+        effort = self._effort()
+        found = self._find_merged(matcher, limit, last, before, effort, num_skipped=num_skipped)
         if found is None and limit > 1 and self.is_free(matcher):
             # as it stands it may be a key of more than fits: another one
             return self._behind(matcher, self.tokens.ids(b"Z")[:1], limit, before, effort)
@@ -168,15 +170,18 @@ class EndingSearch:
         num_merged: int = 2,
         *,
         is_bold: bool = False,
+        num_skipped: int = 0,
     ) -> Ending | None:
         """A way of at most `limit` tokens, each of them for `num_merged` that are found at most."""
         most = _MOST_MERGED + num_merged * limit
-        way = self._way(matcher, last, Counter(), is_bold=is_bold)
-        found = self._walk(way, matcher, most, before, effort)
+        way, tails = self._way(matcher, last, Counter(), is_bold=is_bold), {}
+        if before:
+            tails = self._tails(before, num_skipped)
+        found = self._walk(way, matcher, most, tails, effort)
         if found is None and any(way.uses[text] >= num_eager for text, num_eager in EAGER.items()):
             uses = Counter({text: -2 * most for text in EAGER})  # so much has to be closed
             way = self._way(matcher, last, uses, is_bold=is_bold)
-            found = self._walk(way, matcher, 2 * most, before, effort)
+            found = self._walk(way, matcher, 2 * most, tails, effort)
         if found is None:
             return None
         path, rest = found
@@ -185,15 +190,31 @@ class EndingSearch:
         shorter = (*self._merged(matcher, path, rest), *rest)
         return shorter if len(shorter) <= limit else None
 
+    def keep_exactly(
+        self, ending: Ending, token_ids: Sequence[int], *, by_bytes: bool
+    ) -> Ending | None:
+        """What is left of an ending that begins with the tokens just taken; None: it does not.
+
+        With `by_bytes` their spelling does not matter.
+        """
+        if ending[: len(token_ids)] == (*token_ids,):
+            return ending[len(token_ids) :]
+        if token_ids[-1] in self.stop_token_ids:
+            return ()
+        text = b"".join(map(self.tokens.bytes_of, token_ids))
+        return (
+            self._left_of(ending, text)
+            if by_bytes and all(map(self.tokens.bytes_of, token_ids))
+            else None
+        )
+
     def keep(self, matcher: Scout, ending: Ending, token_id: int) -> Ending | None:
         """The ending, or what is left of it, behind a token that the matcher has just taken.
 
         None where that does not end the text.
         """
-        if ending[:1] == (token_id,):
-            return ending[1:]
-        if token_id in self.stop_token_ids:
-            return ()
+        if (left := self.keep_exactly(ending, [token_id], by_bytes=False)) is not None:
+            return left
         rest = self._left_of(ending, self.tokens.bytes_of(token_id))
         if rest is not None and matcher.ends_with(rest):
             return rest
@@ -220,10 +241,15 @@ class EndingSearch:
         return is_free(self.tokens, matcher)
 
     def _walk(
-        self, way: Way, matcher: Scout, limit: int, before: Ending, effort: Effort
+        self,
+        way: Way,
+        matcher: Scout,
+        limit: int,
+        tails: Mapping[bytes, Sequence[Ending]],
+        effort: Effort,
     ) -> tuple[Ending, Ending] | None:
         """The tokens of a way, which are taken back, and those of the ending before behind them."""
-        path, tails = way.path, self._tails(before)
+        path = way.path
         try:
             while not way.may_end:
                 effort.num_steps -= 1
@@ -238,13 +264,13 @@ class EndingSearch:
         finally:
             matcher.rollback(len(path))
 
-    def _tails(self, before: Ending) -> dict[bytes, list[Ending]]:
+    def _tails(self, before: Ending, num_skipped: int) -> dict[bytes, list[Ending]]:
         """The ending before a token, and what of it is behind its first values, by what ends them.
 
         A way that ends another value goes on as it does.
         """
-        tails: dict[bytes, list[Ending]] = {last: [before] for last in _CLOSED if before}
-        for place, token_id in enumerate(before[:_MOST_SKIPPED], 1):
+        tails: dict[bytes, list[Ending]] = {last: [before] for last in _CLOSED}
+        for place, token_id in enumerate(before[: _MOST_SKIPPED + num_skipped], 1):
             last = self.tokens.bytes_of(token_id)[-1:]
             if last in tails and place < len(before):
                 tails[last].append(before[place:])

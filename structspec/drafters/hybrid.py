@@ -36,6 +36,7 @@ from structspec.drafters.trust import SpellingTrust, TailTrust
 from structspec.drafters.walk import Walk
 from structspec.engine.batch import Batch, Draft, ScheduledRequest, no_draft
 from structspec.grammars.base import BatchMatching
+from structspec.grammars.wrapping import WrappedMatching
 from structspec.request import Request
 from structspec.speculative_config import SpeculativeConfig
 from structspec.vocabulary import Vocabulary
@@ -82,6 +83,7 @@ class HybridDrafter:
         self._quick = QuickDrafter(self._ngram, self._guess_surely, self._stop_token_ids)
         self._haste = Haste(step_seconds)
         self._last_requests: list[Request] = []
+        self._wrapped: dict[BatchMatching, WrappedMatching] = {}
         self._max_guess_rows = config.guess_rows
         self._num_speculative_tokens = config.num_speculative_tokens
 
@@ -169,8 +171,19 @@ class HybridDrafter:
         max_num_guessed = min(max_num_guessed, scheduled.max_num_guesses)
         if request.needs_mask:  # guesses would need a row each, and the last one has just failed
             max_num_guessed = 0
-        stops, matching = self._stop_token_ids, _matching_of(request)
+        stops, matching = self._stop_token_ids, self._matching_of(request)
         return Walk(request, track(request), num_slots, max_num_guessed, stops, matching)
+
+    def _matching_of(self, request: Request) -> BatchMatching | None:
+        """What may move its matcher by many tokens in one call, if anything does."""
+        if request.compiled is None or request.matcher is None:
+            return None
+        backend = request.compiled.result().backend
+        if not request.wrappers:
+            return backend
+        if backend not in self._wrapped:
+            self._wrapped[backend] = WrappedMatching(self._vocabulary, backend)
+        return self._wrapped[backend]
 
     def _walk(self, scheduled: ScheduledRequest, walk: Walk) -> Walk:
         matcher = walk.matcher
@@ -304,10 +317,3 @@ class HybridDrafter:
 
 def _nothing(request: Request) -> Walk:
     return Walk(request, None, 0, 0, ())
-
-
-def _matching_of(request: Request) -> BatchMatching | None:
-    """What may move its matcher by many tokens in one call; None where something is around that."""
-    if request.compiled is None or request.matcher is None or request.wrappers:
-        return None
-    return request.compiled.result().backend
