@@ -36,9 +36,6 @@ class Scout(Protocol):
     def ends_with(self, token_ids: Sequence[int]) -> bool:
         """Whether these tokens end the text here, a stop token behind them."""
 
-    def last_tokens(self, num_tokens: int) -> Sequence[int] | None:
-        """The last so many that were taken, none of which stops; None where nobody knows them."""
-
 
 def scout_of(matcher: Matcher, stop_token_ids: Sequence[int]) -> Scout:
     """A scout where the text stands: on a copy, or on the matcher itself where there is none.
@@ -56,6 +53,23 @@ def reads_bytes(matcher: Matcher) -> bool:
     """Whether it hangs on a text's bytes alone what the text may go on with, and may end with."""
     inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
     return isinstance(inner, LLGuidanceMatcher)
+
+
+def may_stand(matcher: Matcher, token_id: int) -> bool:
+    """Whether a token of text may come next, where that is quickly said; it may all the same."""
+    inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
+    if not isinstance(inner, LLGuidanceMatcher) or inner.is_stopped:
+        return False
+    return bool(inner.library.validate_tokens([token_id]))
+
+
+def last_tokens(matcher: Matcher, num_tokens: int) -> Sequence[int] | None:
+    """The last so many that it has taken, none of which stops; None where nobody knows them."""
+    inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
+    if not isinstance(inner, LLGuidanceMatcher) or inner.is_stopped:
+        return None
+    first = len(inner.token_ids) - num_tokens
+    return inner.token_ids[first:] if first >= 0 else None
 
 
 class _MatcherScout:
@@ -91,9 +105,6 @@ class _MatcherScout:
             return is_over
         finally:
             self._matcher.rollback(num_taken)
-
-    def last_tokens(self, num_tokens: int) -> Sequence[int] | None:
-        return None
 
 
 class _LLGuidanceScout:
@@ -175,11 +186,6 @@ class _LLGuidanceScout:
         num_taken: int = library.try_consume_tokens([*token_ids])
         return num_taken == len(token_ids) and bool(library.is_accepting())
 
-    def last_tokens(self, num_tokens: int) -> Sequence[int] | None:
-        if self._num_stops or num_tokens > len(self._before) + len(self._token_ids):
-            return None
-        return [*self._before, *self._token_ids][-num_tokens:] if num_tokens else []
-
 
 class _GuardedScout:
     """One of a text in which no key comes twice; where every token repeats one it is lost."""
@@ -214,6 +220,3 @@ class _GuardedScout:
         for token_id in token_ids:
             place = place and place.after(self._text_of(token_id))
         return place is not None and self._inner.ends_with(token_ids)
-
-    def last_tokens(self, num_tokens: int) -> Sequence[int] | None:
-        return self._inner.last_tokens(num_tokens)

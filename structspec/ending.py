@@ -12,20 +12,28 @@ text alone, however steps are taken.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from structspec.bitmask import allocate_bitmask, pack_row, unpack_row
-from structspec.constraint import Constraint
+from structspec.constraint import Constraint, JsonSchema
+from structspec.ending_branches import hangs_on_values
 from structspec.ending_room import room_of
 from structspec.ending_row import is_known_to_fit, narrow_known, narrowed
 from structspec.ending_search import Closers, Ending, EndingSearch, Place
 from structspec.ending_tokens import EndingTokens
 from structspec.grammars.base import Bitmask, FillJob, Matcher, Row
 from structspec.grammars.drafts import taken_ahead
-from structspec.grammars.scouts import Scout, reads_bytes, scout_of
+from structspec.grammars.scouts import (
+    Scout,
+    last_tokens,
+    may_stand,
+    reads_bytes,
+    scout_of,
+)
 from structspec.grammars.wrapping import WrappedMatcher
 from structspec.vocabulary import Vocabulary
 
@@ -74,6 +82,7 @@ class Endings:
             num_tokens,
             self._scale * room.growth,
             max(0, first - self._max_in_flight),
+            isinstance(constraint, JsonSchema) and not hangs_on_values(json.loads(constraint.text)),
         )
 
 
@@ -87,6 +96,8 @@ class EndInTime:
     room: int  # tokens that an ending may have
     growth: int  # by how much a token may lengthen one
     wrap_at: int
+    # whether one string or number may stand for another, whatever the text goes on with
+    are_alike: bool = False
     starts: list[Ending | None] = field(default_factory=list)  # the ending of an empty text, once
 
     @property
@@ -263,6 +274,16 @@ class TimelyMatcher(WrappedMatcher):
         except Exception:
             return Place(None, last, self._new_closers())
 
+    def _kept_through(self, ending: Ending, num_new: int) -> Ending | None:
+        """What is left of an ending behind the last so many tokens, if that can be seen."""
+        new = last_tokens(self.inner, num_new)
+        kept = None if new is None else self._plan.search.keep_through(ending, new)
+        if not kept:
+            return None
+        if self._plan.are_alike and may_stand(self.inner, kept[0]):
+            return kept
+        return kept if self._scout().ends_with(kept) else None
+
     def _new_closers(self) -> Closers:
         return Closers(self._num_left - 2)
 
@@ -281,14 +302,10 @@ class TimelyMatcher(WrappedMatcher):
             return self._found(last)
         num_new = self._num_taken - num_taken
         limit = max(0, self._num_left - 1)
-        ending, search, scout = place.ending, self._plan.search, self._scout()
-        kept, new = None, scout.last_tokens(num_new)
-        if new is not None:
-            kept = search.keep_exactly(ending, new, by_bytes=reads_bytes(self.inner))
-        if kept is None and scout.ends_with(ending):
-            kept = ending
+        ending, search = place.ending, self._plan.search
+        kept = self._kept_through(ending, num_new)
         if kept is None:
-            kept = search.find(scout, limit, last, ending, num_skipped=num_new)
+            kept = search.find(self._scout(), limit, last, ending, num_skipped=num_new)
         if kept is None or self._spare(kept, self._num_taken) < 0:  # perhaps another is shorter
             found = self._found(last)
             if kept is None or (found.ending is not None and len(found.ending) < len(kept)):
@@ -302,7 +319,13 @@ class TimelyMatcher(WrappedMatcher):
         assert place.ending is not None
         if self._goes_on(place, token_id):
             return place._replace(last=last, is_plain=True)
+        if self._may_stay(place, token_id):
+            return place._replace(last=last, is_plain=False, is_unsure=not self._plan.are_alike)
+        if self._may_stand_for(place.ending, token_id):
+            return Place(place.ending[1:], last, self._new_closers())
         kept = search.keep_exactly(place.ending, [token_id], by_bytes=reads_bytes(self.inner))
+        if kept is not None and place.is_unsure and not self._scout().ends_with(kept):
+            kept = None
         if kept is None:
             kept = search.keep(self._scout(), place.ending, token_id)
         if kept is None:
@@ -328,6 +351,31 @@ class TimelyMatcher(WrappedMatcher):
             return False
         is_plain = bool(search.tokens.plain[token_id])
         return is_plain and search.closes_a_string(ending) and not search.closes_a_key(ending)
+
+    def _may_stay(self, place: Place, token_id: int) -> bool:
+        """Whether the ending closes a string or number that a token goes on with, as far as seen.
+
+        To be asked for sure where that is closed: there a token may add no more than elsewhere.
+        """
+        search, ending = self._plan.search, place.ending
+        if (
+            not ending
+            or self._spare(ending, self._num_taken) < 0
+            or not search.goes_on(ending, token_id)
+        ):
+            return False
+        return may_stand(self.inner, ending[0])
+
+    def _may_stand_for(self, ending: Ending, token_id: int) -> bool:
+        """Whether a token is another value in place of the one that the ending begins with."""
+        is_scalar = self._plan.search.tokens.is_scalar
+        return (
+            self._plan.are_alike
+            and len(ending) > 1
+            and is_scalar(ending[0])
+            and is_scalar(token_id)
+            and may_stand(self.inner, ending[1])
+        )
 
     def _narrow_row(self, row: Row) -> None:
         """Take from a row of the matcher inside what leaves too little for the end."""

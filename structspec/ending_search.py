@@ -22,6 +22,7 @@ from structspec.grammars.scouts import Scout
 Ending = tuple[int, ...]  # tokens, without the stop token behind them
 
 _CLOSED = (*CLOSERS, b'"', b"0", b"l", b"e")  # what values end with
+_BEHIND_NUMBERS = (b",", b"}", b"]")
 _MOST_FORCED = 32
 _MOST_WAYS = 128  # that are tried where the first fails
 _MOST_STEPS = 512  # of one search, beside those for what may be lacking: in vain it takes no longer
@@ -50,6 +51,9 @@ class Place(NamedTuple):
     last: bytes  # of the text, blanks left out; empty where that is not known
     closers: Closers
     is_plain: bool = False  # the last token was whole characters of the string that goes on
+    # the string or number that the ending closes has gone on since a matcher was asked: what may
+    # follow it may hang on what it says
+    is_unsure: bool = False
 
 
 class EndingSearch:
@@ -208,6 +212,19 @@ class EndingSearch:
             else None
         )
 
+    def keep_through(self, ending: Ending, token_ids: Sequence[int]) -> Ending | None:
+        """What may be left of an ending behind several tokens: to be asked about.
+
+        Strings and numbers that it closes may have gone on.
+        """
+        for token_id in token_ids:
+            left = self.keep_exactly(ending, [token_id], by_bytes=True)
+            if left is not None:
+                ending = left
+            elif not ending or not self.goes_on(ending, token_id):
+                return None
+        return ending
+
     def keep(self, matcher: Scout, ending: Ending, token_id: int) -> Ending | None:
         """The ending, or what is left of it, behind a token that the matcher has just taken.
 
@@ -222,6 +239,15 @@ class EndingSearch:
         if ending and matcher.ends_with(ending[1:]):
             return ending[1:]
         return ending if matcher.ends_with(ending) else None
+
+    def goes_on(self, ending: Ending, token_id: int) -> bool:
+        """Whether a token is text of the string, or digits of the number, that an ending closes."""
+        if not self.tokens.plain[token_id]:
+            return False
+        first = self.tokens.bytes_of(ending[0])[:1]
+        if first == b'"':
+            return not self.closes_a_key(ending)
+        return first in _BEHIND_NUMBERS and self.tokens.bytes_of(token_id).isdigit()
 
     def closes_a_string(self, ending: Ending) -> bool:
         """Whether an ending begins with a quote."""
@@ -307,12 +333,16 @@ class EndingSearch:
         return None
 
     def _left_of(self, ending: Ending, text: bytes) -> Ending | None:
-        """The tokens behind those of an ending that spell a text, if some do."""
+        """What is left of an ending that begins with a text, if it does."""
         for place, token_id in enumerate(ending):
             part = self.tokens.bytes_of(token_id)
+            if part.startswith(text):
+                rest = ending[place + 1 :]
+                if len(part) == len(text):
+                    return rest
+                left = self.tokens.ids(part[len(text) :])
+                return (left[0], *rest) if left else None
             if not part or not text.startswith(part):
                 return None
             text = text[len(part) :]
-            if not text:
-                return ending[place + 1 :]
         return None

@@ -12,6 +12,7 @@ from structspec.bitmask import allocate_bitmask, pack_row
 from structspec.vocabulary import Vocabulary
 
 Bools = NDArray[np.bool_]
+_SCALAR = re.compile(rb"\s*(true|false|null|-?\d+)\s*")
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _LETTERS, _DIGITS, _BLANKS, _OTHERS = b"a0 #"  # stand for runs of bytes; what structures is itself
 _STRUCTURE = b'"\\{}[]:,.-'
@@ -67,6 +68,10 @@ class EndingTokens:
     def stays_in_string(self, token_id: int) -> bool:
         """Whether behind a token of text in a JSON string the same string goes on."""
         return bool(self._stays_in_string[token_id])
+
+    def is_scalar(self, token_id: int) -> bool:
+        """Whether it is a whole number or literal of JSON, blanks around it aside."""
+        return _SCALAR.fullmatch(self.bytes_of(token_id)) is not None
 
     def by_shape(self, token_ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Ascending tokens in groups that look alike, those of short shapes first."""
