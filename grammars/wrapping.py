@@ -94,6 +94,13 @@ class WrappedMatcher:
         """
         return False
 
+    def may_look_inside(self, num_tokens: int) -> bool:
+        """Whether so many tokens are seen well enough by the matcher inside.
+
+        Those that this one would refuse in their middle are drafted in vain.
+        """
+        return self.passes(num_tokens)
+
     def passed(self, num_tokens: int) -> None:
         """The matcher inside was moved by so many tokens."""
 
@@ -237,7 +244,7 @@ class WrappedMatching:
 
     def look_ahead(self, looks: Sequence[Look]) -> list[Seen | Exception]:
         """Look ahead of matchers, those one by one that nothing inside can be asked for."""
-        passing, others = self._split([(look.matcher, look.limit) for look in looks])
+        passing, others = self._split([(look.matcher, look.limit) for look in looks], looks=True)
         seen: dict[int, Seen | Exception] = {}
         if passing:
             inner = [
@@ -253,8 +260,13 @@ class WrappedMatching:
         assert self._backend is not None
         return self._backend
 
-    def _split(self, moves: Sequence[tuple[Matcher, int]]) -> tuple[list[int], list[int]]:
-        """Which of them the matchers right inside, those of the backend, can be moved by."""
+    def _split(
+        self, moves: Sequence[tuple[Matcher, int]], *, looks: bool = False
+    ) -> tuple[list[int], list[int]]:
+        """Which of them the matchers right inside, those of the backend, can be moved by.
+
+        With `looks`, may look ahead by.
+        """
         passing: list[int] = []
         others: list[int] = []
         for index, (matcher, num_tokens) in enumerate(moves):
@@ -262,7 +274,7 @@ class WrappedMatching:
                 self._backend is not None
                 and isinstance(matcher, WrappedMatcher)
                 and not isinstance(matcher.inner, WrappedMatcher)
-                and matcher.passes(num_tokens)
+                and (matcher.may_look_inside if looks else matcher.passes)(num_tokens)
             )
             (passing if may_pass else others).append(index)
         return passing, others

@@ -192,6 +192,10 @@ class TimelyMatcher(WrappedMatcher):
         """Whether the matcher inside alone can be moved by so many tokens."""
         return self._num_taken + num_tokens < self._next_look
 
+    def may_look_inside(self, num_tokens: int) -> bool:
+        """Whether the matcher inside says well enough what may be drafted."""
+        return self._tight_place is None
+
     def passed(self, num_tokens: int) -> None:
         """Note that the matcher inside was moved by so many tokens."""
         self._num_taken += num_tokens

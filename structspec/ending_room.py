@@ -46,6 +46,7 @@ _FORMATS = {
 _MOST_ROUNDS = 4
 _AROUND = 32  # tokens around JSON in calls and tags
 _MOST = 2048
+_MOST_CHOICES = 16  # of a string, that are remembered: the shortest
 _BRANCHES = ("anyOf", "oneOf")
 _SINGLES = ("items", "additionalProperties", "contains", "additionalItems", "unevaluatedItems")
 _MARGIN = 16
@@ -209,9 +210,9 @@ class _Estimate:
     def _count_own(self, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
-            shortest = min((v for v in values if isinstance(v, str)), key=len, default=None)
-            if shortest is not None:
-                self._words[json.dumps(shortest)[1:].encode()] = None
+            texts = sorted((value for value in values if isinstance(value, str)), key=len)
+            for text in texts[:_MOST_CHOICES]:
+                self._words[json.dumps(text)[1:].encode()] = None
             return min(_length(json.dumps(value)) for value in values)
         number = 0
         if (target := self._target(schema)) is not None:

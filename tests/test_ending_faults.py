@@ -83,7 +83,12 @@ def test_a_search_that_fails_leaves_the_request_as_it_would_have_been(
         token_id = random_.choice(choices)
         # the call that takes the token is well, those that look behind it fail
         failing.num_left = num_calls if random_.random() < 0.5 else -1
-        assert matcher.accept(token_id)
+        try:
+            is_taken = matcher.accept(token_id)
+        except type(error):  # the call for that itself, behind some for a row that was looked into
+            failing.num_left = -1
+            is_taken = matcher.accept(token_id)
+        assert is_taken
         failing.num_left = -1
         assert plain.accept(token_id)
         assert allowed(failing) == allowed(plain), num_taken
