@@ -55,12 +55,12 @@ def reads_bytes(matcher: Matcher) -> bool:
     return isinstance(inner, LLGuidanceMatcher)
 
 
-def may_stand(matcher: Matcher, token_id: int) -> bool:
-    """Whether a token of text may come next, where that is quickly said; it may all the same."""
+def may_stand(matcher: Matcher, token_ids: Sequence[int]) -> bool:
+    """Whether some tokens of text may come next, where that is quickly said; else they may too."""
     inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
     if not isinstance(inner, LLGuidanceMatcher) or inner.is_stopped:
         return False
-    return bool(inner.library.validate_tokens([token_id]))
+    return bool(inner.library.validate_tokens([*token_ids]) == len(token_ids))
 
 
 def last_tokens(matcher: Matcher, num_tokens: int) -> Sequence[int] | None:

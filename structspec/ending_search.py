@@ -6,7 +6,7 @@ It need not be the shortest way there is, but it is one: its tokens were all tak
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -221,9 +221,40 @@ class EndingSearch:
             left = self.keep_exactly(ending, [token_id], by_bytes=True)
             if left is not None:
                 ending = left
-            elif not ending or not self.goes_on(ending, token_id):
+            elif not ending:
+                return None
+            elif self.tokens.is_scalar(token_id) and self.tokens.is_scalar(ending[0]):
+                ending = ending[1:]
+            elif not self.goes_on(ending, token_id):
                 return None
         return ending
+
+    def other_words(self, ending: Ending, token_id: int) -> Iterator[tuple[Ending, Ending]]:
+        """Words that a token begins, where the ending begins with one: the rest, and what follows.
+
+        Whether they stand there too is to be asked.
+        """
+        begun = self.tokens.bytes_of(token_id)
+        text = b"".join(map(self.tokens.bytes_of, ending[:_MOST_MERGED]))
+        first = max(filter(text.startswith, self._hints.words), key=len, default=b"")
+        left = self._left_of(ending, first) if begun and first else None
+        if left is None:
+            return
+        for word in self._hints.words:
+            if word.startswith(begun) and (rest := self._spelled(word[len(begun) :])):
+                yield rest, left
+
+    def _spelled(self, text: bytes) -> Ending:
+        """A text in tokens, each as long as may be; nothing where that leads nowhere."""
+        path: list[int] = []
+        while text:
+            lengths = range(min(len(text), _MOST_MERGED), 0, -1)
+            length = next((n for n in lengths if self.tokens.ids(text[:n])), 0)
+            if not length:
+                return ()
+            path += self.tokens.ids(text[:length])[:1]
+            text = text[length:]
+        return tuple(path)
 
     def keep(self, matcher: Scout, ending: Ending, token_id: int) -> Ending | None:
         """The ending, or what is left of it, behind a token that the matcher has just taken.

@@ -11,7 +11,8 @@ import pytest
 from structspec import JsonSchema
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import Constraint, Tools
-from structspec.ending import Endings, TimelyMatcher
+from structspec.ending import Endings
+from structspec.ending_matcher import TimelyMatcher
 from structspec.ending_branches import hangs_on_values
 from structspec.grammars.base import Matcher
 from structspec.grammars.scouts import scout_of
