@@ -233,13 +233,14 @@ class TimelyMatcher(WrappedMatcher):
             return place._replace(last=last, is_plain=True)
         if self._may_stay(place, token_id):
             return place._replace(last=last, is_plain=False, is_unsure=not self._plan.are_alike)
-        other = self._other_value(place.ending, token_id) if self._plan.are_alike else ()
-        # it is not spelled in as few tokens as may be, which matters near the end
-        if other and self._spare(other, self._num_taken) >= 0:
-            return Place(other, last, self._new_closers())
         kept = search.keep_exactly(place.ending, [token_id], by_bytes=reads_bytes(self.inner))
         if kept is not None and place.is_unsure and not self._scout().ends_with(kept):
             kept = None
+        if kept is None and self._plan.are_alike:
+            other = self._other_value(place.ending, token_id)
+            # it is not spelled in as few tokens as may be, which matters near the end
+            if other and self._spare(other, self._num_taken) >= 0:
+                kept = other
         if kept is None:
             kept = search.keep(self._scout(), place.ending, token_id)
         if kept is None:

@@ -12,8 +12,8 @@ from structspec import JsonSchema
 from structspec.bitmask import allocate_bitmask, unpack_row
 from structspec.constraint import Constraint, Tools
 from structspec.ending import Endings
-from structspec.ending_matcher import TimelyMatcher
 from structspec.ending_branches import hangs_on_values
+from structspec.ending_matcher import TimelyMatcher
 from structspec.grammars.base import Matcher
 from structspec.grammars.scouts import scout_of
 from tests.grammars.cases import VOCABULARIES, backend
