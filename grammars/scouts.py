@@ -182,6 +182,9 @@ class _LLGuidanceScout:
         """Not asked which of them are canonical where text is forced: their spelling stands."""
         if self._num_stops:
             return not token_ids
+        # what is refused is soon refused, without a copy
+        if self._library.validate_tokens([*token_ids]) < len(token_ids):
+            return False
         library = self._library.deep_copy()
         num_taken: int = library.try_consume_tokens([*token_ids])
         return num_taken == len(token_ids) and bool(library.is_accepting())
@@ -216,7 +219,9 @@ class _GuardedScout:
         self._inner.fill(bitmask, row)
 
     def ends_with(self, token_ids: Sequence[int]) -> bool:
+        if not self._inner.ends_with(token_ids):  # soon said, where most of them are not taken
+            return False
         place: Place | None = self._places[-1]
         for token_id in token_ids:
             place = place and place.after(self._text_of(token_id))
-        return place is not None and self._inner.ends_with(token_ids)
+        return place is not None

@@ -192,7 +192,7 @@ class TimelyMatcher(WrappedMatcher):
         kept = None if new is None else self._plan.search.keep_through(ending, new)
         if not kept:
             return None
-        if self._plan.are_alike and may_stand(self.inner, kept[:1]):
+        if self._plan.are_alike and may_stand(self.inner, kept):
             return kept
         return kept if self._scout().ends_with(kept) else None
 
@@ -279,16 +279,13 @@ class TimelyMatcher(WrappedMatcher):
             or not search.goes_on(ending, token_id)
         ):
             return False
-        return may_stand(self.inner, ending[:1])
+        # all of it: what looks like a quote may be behind a backslash
+        return may_stand(self.inner, ending)
 
     def _other_value(self, ending: Ending, token_id: int) -> Ending:
         """The ending behind a token that begins another value than it does; empty: it does not."""
-        search = self._plan.search
-        is_scalar = search.tokens.is_scalar
-        if len(ending) > 1 and is_scalar(ending[0]) and is_scalar(token_id):
-            return ending[1:] if may_stand(self.inner, ending[1:2]) else ()
-        words = search.other_words(ending, token_id)
-        return next(((*rest, *left) for rest, left in words if may_stand(self.inner, rest)), ())
+        others = self._plan.search.other_values(ending, token_id)
+        return next((other for other in others if may_stand(self.inner, other)), ())
 
     def _narrow_row(self, row: Row) -> None:
         """Take from a row of the matcher inside what leaves too little for the end."""

@@ -256,8 +256,10 @@ class _Estimate:
         self._marks |= dict.fromkeys(
             MARKS_OF_FORMATS.get(form, ()) if isinstance(form, str) else ()
         )
-        if match and isinstance(pattern, str) and not pattern.startswith("^"):
-            self._marks[json.dumps(match, ensure_ascii=False)[1:-1].encode()] = None
+        # a part that is none of its own is no pattern, or one behind which a text may not end
+        for part in [pattern, *pattern.split("|")] if isinstance(pattern, str) else ():
+            if not part.startswith("^") and (match := shortest_match(part)):
+                self._marks[json.dumps(match, ensure_ascii=False)[1:-1].encode()] = None
 
     def _own_of_keys(self, schema: Mapping[str, Any], above: tuple[int, ...]) -> int:
         declared = _declared(schema)

@@ -199,18 +199,16 @@ class EndingSearch:
     ) -> Ending | None:
         """What is left of an ending that begins with the tokens just taken; None: it does not.
 
-        With `by_bytes` their spelling does not matter.
+        With `by_bytes` their spelling does not matter, if they end where one of its tokens does:
+        what is left of one need not be how a matcher spells what is forced.
         """
         if ending[: len(token_ids)] == (*token_ids,):
             return ending[len(token_ids) :]
         if token_ids[-1] in self.stop_token_ids:
             return ()
-        text = b"".join(map(self.tokens.bytes_of, token_ids))
-        return (
-            self._left_of(ending, text)
-            if by_bytes and all(map(self.tokens.bytes_of, token_ids))
-            else None
-        )
+        texts = [*map(self.tokens.bytes_of, token_ids)]
+        left = self.tokens.left_of(ending, b"".join(texts)) if by_bytes and all(texts) else None
+        return left if left is None or _ends_with(ending, left) else None
 
     def keep_through(self, ending: Ending, token_ids: Sequence[int]) -> Ending | None:
         """What may be left of an ending behind several tokens: to be asked about.
@@ -223,38 +221,45 @@ class EndingSearch:
                 ending = left
             elif not ending:
                 return None
-            elif self.tokens.is_scalar(token_id) and self.tokens.is_scalar(ending[0]):
+            elif self._is_other_scalar(ending, token_id):
                 ending = ending[1:]
             elif not self.goes_on(ending, token_id):
                 return None
         return ending
 
-    def other_words(self, ending: Ending, token_id: int) -> Iterator[tuple[Ending, Ending]]:
-        """Words that a token begins, where the ending begins with one: the rest, and what follows.
+    def other_values(self, ending: Ending, token_id: int) -> Iterator[Ending]:
+        """Endings behind a token that begins another value than an ending does.
 
-        Whether they stand there too is to be asked.
+        Whether they stand there is to be asked, of all of them: the text may be in a string.
         """
+        if self._is_other_scalar(ending, token_id):
+            yield ending[1:]
+            return
         begun = self.tokens.bytes_of(token_id)
         text = b"".join(map(self.tokens.bytes_of, ending[:_MOST_MERGED]))
         first = max(filter(text.startswith, self._hints.words), key=len, default=b"")
-        left = self._left_of(ending, first) if begun and first else None
-        if left is None:
+        left = self.tokens.left_of(ending, first) if begun and first else None
+        # behind another key there is another value
+        if left is None or self._begins_with(left, b":"):
             return
         for word in self._hints.words:
-            if word.startswith(begun) and (rest := self._spelled(word[len(begun) :])):
-                yield rest, left
+            if word.startswith(begun) and (rest := self.tokens.spelled(word[len(begun) :])):
+                yield (*rest, *left)
 
-    def _spelled(self, text: bytes) -> Ending:
-        """A text in tokens, each as long as may be; nothing where that leads nowhere."""
-        path: list[int] = []
-        while text:
-            lengths = range(min(len(text), _MOST_MERGED), 0, -1)
-            length = next((n for n in lengths if self.tokens.ids(text[:n])), 0)
-            if not length:
-                return ()
-            path += self.tokens.ids(text[:length])[:1]
-            text = text[length:]
-        return tuple(path)
+    def _is_other_scalar(self, ending: Ending, token_id: int) -> bool:
+        """Whether a token is a number or literal, and an ending begins with all of another."""
+        is_scalar = self.tokens.is_scalar
+        return (
+            len(ending) > 1
+            and is_scalar(token_id)
+            and is_scalar(ending[0])
+            and any(self._begins_with(ending[1:], text) for text in _BEHIND_NUMBERS)
+        )
+
+    def _begins_with(self, ending: Ending, text: bytes) -> bool:
+        """Blanks left out."""
+        begun = b"".join(map(self.tokens.bytes_of, ending[:_MOST_MERGED]))
+        return begun.lstrip().startswith(text)
 
     def keep(self, matcher: Scout, ending: Ending, token_id: int) -> Ending | None:
         """The ending, or what is left of it, behind a token that the matcher has just taken.
@@ -263,13 +268,25 @@ class EndingSearch:
         """
         if (left := self.keep_exactly(ending, [token_id], by_bytes=False)) is not None:
             return left
-        rest = self._left_of(ending, self.tokens.bytes_of(token_id))
-        if rest is not None and matcher.ends_with(rest):
+        rest = self.tokens.left_of(ending, self.tokens.bytes_of(token_id))
+        if rest is not None and self._ends(matcher, rest):
             return rest
         # behind more digits the one that it begins with need not come, or this was in its place
-        if ending and matcher.ends_with(ending[1:]):
+        if ending and self._ends(matcher, ending[1:]):
             return ending[1:]
-        return ending if matcher.ends_with(ending) else None
+        return ending if self._ends(matcher, ending) else None
+
+    def _ends(self, matcher: Scout, rest: Ending) -> bool:
+        """Whether tokens end the text, and the first is how it is spelled where text is forced.
+
+        It is behind the last digit that fits, for instance. Behind it all is as it was.
+        """
+        if rest:
+            is_taken = matcher.accept(rest[0])
+            matcher.rollback(is_taken)
+            if not is_taken:
+                return False
+        return matcher.ends_with(rest)
 
     def goes_on(self, ending: Ending, token_id: int) -> bool:
         """Whether a token is text of the string, or digits of the number, that an ending closes."""
@@ -363,17 +380,6 @@ class EndingSearch:
                 return longer, ending[num_spelled:]
         return None
 
-    def _left_of(self, ending: Ending, text: bytes) -> Ending | None:
-        """What is left of an ending that begins with a text, if it does."""
-        for place, token_id in enumerate(ending):
-            part = self.tokens.bytes_of(token_id)
-            if part.startswith(text):
-                rest = ending[place + 1 :]
-                if len(part) == len(text):
-                    return rest
-                left = self.tokens.ids(part[len(text) :])
-                return (left[0], *rest) if left else None
-            if not part or not text.startswith(part):
-                return None
-            text = text[len(part) :]
-        return None
+
+def _ends_with(ending: Ending, rest: Ending) -> bool:
+    return ending[len(ending) - len(rest) :] == rest

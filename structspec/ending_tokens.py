@@ -15,6 +15,7 @@ Bools = NDArray[np.bool_]
 _SCALAR = re.compile(rb"\s*(true|false|null|-?\d+)\s*")
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _LETTERS, _DIGITS, _BLANKS, _OTHERS = b"a0 #"  # stand for runs of bytes; what structures is itself
+_MOST_SPELLED = 8  # bytes of one token
 _STRUCTURE = b'"\\{}[]:,.-'
 
 
@@ -72,6 +73,33 @@ class EndingTokens:
     def is_scalar(self, token_id: int) -> bool:
         """Whether it is a whole number or literal of JSON, blanks around it aside."""
         return _SCALAR.fullmatch(self.bytes_of(token_id)) is not None
+
+    def spelled(self, text: bytes) -> tuple[int, ...]:
+        """A text in tokens, each as long as may be; nothing where that leads nowhere."""
+        path: list[int] = []
+        while text:
+            lengths = range(min(len(text), _MOST_SPELLED), 0, -1)
+            length = next((n for n in lengths if self.ids(text[:n])), 0)
+            if not length:
+                return ()
+            path += self.ids(text[:length])[:1]
+            text = text[length:]
+        return tuple(path)
+
+    def left_of(self, ending: tuple[int, ...], text: bytes) -> tuple[int, ...] | None:
+        """What is left of an ending that begins with a text, if it does."""
+        for place, token_id in enumerate(ending):
+            part = self.bytes_of(token_id)
+            if part.startswith(text):
+                rest = ending[place + 1 :]
+                if len(part) == len(text):
+                    return rest
+                left = self.ids(part[len(text) :])
+                return (left[0], *rest) if left else None
+            if not part or not text.startswith(part):
+                return None
+            text = text[len(part) :]
+        return None
 
     def by_shape(self, token_ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Ascending tokens in groups that look alike, those of short shapes first."""

@@ -66,6 +66,11 @@ CASES: dict[str, tuple[Constraint, str, int]] = {
     "free text of a regex": (Regex(r"(?s)<b>.*</b>"), '<b>some "text', 5),
     "a word anywhere in a text": (Regex(r".*ab+c.*"), "some text", 3),
     "a pattern anywhere in a string": (JsonSchema(record(a=TIMES)), '{"a": "at 12', 24),
+    "one of two patterns, the other one missed": (
+        JsonSchema(record(a={"type": "string", "pattern": "^x|yy$"})),
+        '{"a": "q',
+        6,
+    ),
     "an address": (Regex(r"[\w.]+@[\w]+\.(com|organisation)"), "", 12),
     "a keyword after a list": (Grammar(SQL), "SELECT a, b", 12),
     "a call that has begun": (Grammar(SUM), "1+(sin", 8),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from structspec.ending import Endings
 from structspec.ending_branches import hangs_on_values
 from structspec.ending_matcher import TimelyMatcher
 from structspec.grammars.base import Matcher
+from structspec.grammars.router import Backends
 from structspec.grammars.scouts import scout_of
+from structspec.vocabulary import Vocabulary
 from tests.grammars.cases import VOCABULARIES, backend
 
 OF = VOCABULARIES["smollm2"]()
@@ -84,10 +87,10 @@ CASES: dict[str, Constraint] = {
 }
 
 
-def allowed(matcher: Matcher) -> list[int]:
-    bitmask = allocate_bitmask(1, OF.vocab_size)
+def allowed(matcher: Matcher, of: Vocabulary = OF) -> list[int]:
+    bitmask = allocate_bitmask(1, of.vocab_size)
     matcher.fill(bitmask, 0)
-    return np.flatnonzero(unpack_row(bitmask[0], OF.vocab_size)).tolist()
+    return np.flatnonzero(unpack_row(bitmask[0], of.vocab_size)).tolist()
 
 
 def choose(random_: random.Random, choices: list[int], matcher: TimelyMatcher) -> int:
@@ -129,6 +132,90 @@ def count_kept(case: str, random_: random.Random) -> int:
     else:
         pytest.fail("the text did not end in time")
     return num_seen
+
+
+UUID = {"type": "string", "format": "uuid"}
+OTHERS = {"Z": {"enum": ["name", "x"]}}  # their values are tried wherever a string stands
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        (JsonSchema(record(a=STRING, b=record(c=STRING)), property_order="any"), '{"b": {"c'),
+        (JsonSchema(record(b=record(c=STRING), a=NUMBER), property_order="any"), '{"a": 12'),
+        (
+            JsonSchema(
+                record(a=record(name=STRING, x=STRING), b={"properties": {"y": PERSON, "x": {}}})
+            ),
+            '{"a": {"name": "", "x": ""}, "b": {"x": 5',
+        ),
+        (JsonSchema(record(a={"type": "string", "pattern": "^(10|200)$"})), '{"a": "200'),
+        (JsonSchema(record(a={"type": "string", "pattern": "^[0-9]{3}x?$"})), '{"a": "123'),
+        (JsonSchema(record(a=UUID)), '{"a": "24420139-9271-9999'),
+        (JsonSchema(record(a={"enum": [14, 21, 244]})), '{"a": 244'),
+        (JsonSchema({"enum": [14, 21, 244]}), "244"),
+        (JsonSchema({"type": "integer", "minimum": 10, "multipleOf": 7}), "245"),
+        (JsonSchema(record(a={"type": "string"}, **OTHERS)), '{"a": "x\\name\\\\n", "Z": "x'),
+        (JsonSchema({"type": "string", "minLength": 3}), '"\\t\\u00e9\\"\\\\x'),
+    ],
+)
+def test_what_is_kept_is_asked_about_where_a_text_looks_like_another(
+    constraint: JsonSchema, text: str
+) -> None:
+    """Keys, digits in strings and what is behind a backslash are not values of their own."""
+    of = VOCABULARIES["bytes"]()
+    planned = Endings(of, 3).plan(constraint, 900)
+    assert planned is not None
+    planned = replace(planned, first=0, wrap_at=0)
+    drafting = planned.around(backend("bytes", "llguidance").compile(constraint).matcher())
+    for num_drafted in (1, 2, 5):
+        drafting.rollback(drafting._num_taken)
+        for token_id in text.encode():
+            if drafting._num_taken % num_drafted == 0:  # looked for behind some tokens only
+                drafting._next_look = min(drafting._next_look, drafting._num_taken + num_drafted)
+            assert drafting.accept(token_id)
+            place = drafting._place
+            if place is None or place.ending is None or place.is_unsure:
+                continue
+            assert scout_of(drafting.inner, of.stop_token_ids).ends_with(place.ending), place
+
+
+DIGITS = {"type": "integer", "minimum": 1, "maximum": 99}
+SPELLED: dict[str, tuple[Constraint, bytes]] = {
+    "what is left of blanks": (
+        JsonSchema(record(a=record(b=DIGITS), c=STRING), style="pretty"),
+        b'{\n  "a": {\n    "b": 8\n',
+    ),
+    "what is behind the last digit": (
+        JsonSchema(record(a=DIGITS, b=STRING)),
+        b'{"a": 16',
+    ),
+    "what is behind one of some words": (
+        JsonSchema(record(a={"enum": ["x", "xy"]}, b=STRING)),
+        b'{"a": "xy',
+    ),
+}
+
+
+@pytest.mark.parametrize("num_spare", range(5))
+@pytest.mark.parametrize("case", SPELLED)
+def test_an_ending_is_spelled_as_it_may_be(case: str, num_spare: int) -> None:
+    """Where text is forced there is one way to write it, which may be none of few tokens."""
+    longer = [b"  ", b"\n  ", b"\n    ", b'": ', b'"\n', b"},", b", ", b', "', b'", "', b'"}']
+    tokens = [*(bytes([byte]) for byte in range(256)), *longer, None]
+    of = Vocabulary((*tokens,), (len(tokens) - 1,), lambda text: [*text.encode()])
+    constraint, text = SPELLED[case]
+    compiled = Backends(of).get("llguidance", constraint).compile(constraint)
+    endings = Endings(of, 3)
+    scout = scout_of(compiled.matcher(), of.stop_token_ids)
+    shortest = endings.plan(constraint, 900).search.find_among(scout, 400)
+    planned = endings.plan(constraint, len(shortest) + 1 + num_spare)
+    matcher, random_ = planned.around(compiled.matcher()), random.Random(num_spare)
+    written = [token_id for token_id in text if matcher.accept(token_id)]
+    while not set(of.stop_token_ids) & set(written):
+        assert len(written) < planned.max_tokens, of.decode_bytes(written)
+        written.append(random_.choice(allowed(matcher, of)))
+        assert matcher.accept(written[-1])
 
 
 @pytest.mark.parametrize(
