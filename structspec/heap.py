@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 
 _M_ARENA_MAX = -8  # glibc's number for it
+_TUNABLE = "glibc.malloc.arena_max"  # the same among GLIBC_TUNABLES
 _NUM_ARENAS = 2
 
 
@@ -17,10 +18,15 @@ def bound_heap() -> None:
 
     Each of up to eight per core keeps what was freed in it for its own threads: what one thread
     makes and another drops piles up in all of them. Nothing happens under another C library, or
-    where MALLOC_ARENA_MAX says how many.
+    where the environment says how many.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+    if "MALLOC_ARENA_MAX" in os.environ or _TUNABLE in os.environ.get("GLIBC_TUNABLES", ""):
+        return
+    try:
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    except TypeError:  # under Windows, where no library is without a name
+        return
+    if mallopt is not None:
         mallopt(_M_ARENA_MAX, _NUM_ARENAS)
 
 

@@ -11,7 +11,7 @@ import weakref
 
 import pytest
 
-from structspec.heap import kept_from_collector
+from structspec.heap import bound_heap, kept_from_collector
 
 COUNT = """
 import ctypes, os, sys, tempfile, threading
@@ -40,8 +40,11 @@ with tempfile.NamedTemporaryFile() as file:
 """
 
 
+_SAYS = "MALLOC_ARENA_MAX", "GLIBC_TUNABLES"
+
+
 def num_heaps(how: str, **environment: str) -> int:
-    kept = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    kept = {name: value for name, value in os.environ.items() if name not in _SAYS}
     found = subprocess.run(
         [sys.executable, "-c", COUNT, how],
         env=kept | environment,
@@ -57,6 +60,18 @@ def test_threads_share_two_heaps_unless_the_environment_says_how_many():
     assert num_heaps("as it is") > 3
     assert num_heaps("bounded") == 2
     assert num_heaps("bounded", MALLOC_ARENA_MAX="3") == 3
+    assert num_heaps("bounded", GLIBC_TUNABLES="glibc.malloc.arena_max=3") == 3
+
+
+def test_nothing_happens_where_no_library_is_without_a_name(monkeypatch):
+    """What `ctypes` says under Windows."""
+
+    def refuse(name: None) -> None:
+        raise TypeError("argument of type 'NoneType' is not iterable")
+
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    bound_heap()
 
 
 class Circle:

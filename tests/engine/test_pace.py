@@ -1,5 +1,6 @@
 """Which way of stepping is chosen: the one that writes more tokens a second, by a clock of ours."""
 
+import gc
 from collections.abc import Sequence
 
 import pytest
@@ -12,7 +13,8 @@ from structspec.engine.batch import (
     ScheduledRequest,
     no_draft,
 )
-from structspec.engine.pace import Pace, Way
+from structspec.engine.pace import Pace
+from structspec.engine.ways import Way
 from structspec.request import Request, SamplingParams
 from tests.drafters.toy import TextsMatcher
 from tests.engine.toy import VOCABULARY
@@ -343,6 +345,77 @@ def test_a_hiccup_while_a_way_is_measured_does_not_put_off_its_next_try() -> Non
     simulation.tokens, simulation.seconds = 6, 1
     simulation.share_with_guesses(3000)
     assert simulation.share_with_guesses(300) > 0.9
+
+
+def test_two_hiccups_while_a_way_is_tried_do_not_put_off_its_next_try() -> None:
+    ways = ways_of(((2.0, 2.5), (1.0, 1.0), (1.0, 1.0)), 1.0)
+
+    def wait_for(drafting: Drafting) -> int:
+        num_steps = 0
+        while ways.pace.drafting is not drafting:
+            ways.run(1)
+            num_steps += 1
+        return num_steps
+
+    ways.run(2000)
+    wait_for(Drafting.GUESSES)
+    ways.run(6)  # in which it settles, and two that are counted
+    for _ in range(2):
+        ways.now += 10_000
+        ways.run(1)
+    wait_for(Drafting.CERTAIN)
+    assert wait_for(Drafting.GUESSES) < 5000
+
+
+@pytest.mark.parametrize("pattern", ["X", "X-", "XX-", "X--", "XXX-X-", "X-X-X--", "X---", "-" * 9])
+def test_requests_that_begin_and_end_in_any_turns_leave_steps_to_measure(pattern: str) -> None:
+    """An X is a step of which one request is another than in the step before."""
+    simulation = Simulation(2, 3)
+    requests = [Request(i, [0], simulation.params, 100) for i in range(4)]
+    num_guessing, num_steps = 0, 3000
+    for step in range(num_steps):
+        if pattern[step % len(pattern)] == "X":
+            requests = [*requests[1:], Request(step, [0], simulation.params, 100)]
+        batch = Batch([ScheduledRequest(request, 1, 0, True) for request in requests])
+        guesses = simulation.pace.drafting is Drafting.GUESSES
+        num_guessing += guesses
+        simulation.now += 3.0 if guesses else 1.0
+        new = [[0] * (2 if guesses else 1)] * 4
+        simulation.pace.landed(batch, no_draft(4), SamplerOutput(new, [0] * 4))
+    assert num_guessing < 0.15 * num_steps
+
+
+def test_a_grammar_that_is_there_later_is_seen_within_eight_steps() -> None:
+    pace = Pace(is_optimistic=True)
+    requests = [Request(i, [0], SamplingParams(), 100) for i in range(4)]
+    batch = Batch([ScheduledRequest(request, 1, 0, True) for request in requests])
+    for num_before in range(10):
+        for request in requests:
+            request.matcher = None
+        for _ in range(20 + num_before):
+            pace.landed(batch, no_draft(4), SamplerOutput([[0]] * 4, [0] * 4))
+        ways, _ = pace._last_look
+        assert {way.masks_first for way in ways} == {False}
+        for request in requests:
+            request.matcher = TextsMatcher(VOCABULARY, [b"a"])
+        for _ in range(8):
+            pace.landed(batch, no_draft(4), SamplerOutput([[0]] * 4, [0] * 4))
+        ways, kind = pace._last_look
+        assert {way.masks_first for way in ways} == {False, True} and kind[0] == 2
+
+
+def known_requests() -> int:
+    gc.collect()
+    return sum(type(one) is Request for one in gc.get_objects())
+
+
+def test_no_request_is_held_once_there_is_nothing_to_do_or_others_are_there() -> None:
+    simulation, before = Simulation(3, 2), known_requests()
+    for num_requests in (4, 2, 3):
+        simulation.share_with_guesses(200, num_requests)
+        assert known_requests() - before == num_requests
+    simulation.pace.paused()
+    assert known_requests() == before
 
 
 def test_steps_that_all_ways_take_alike_do_not_undo_a_choice() -> None:
