@@ -255,7 +255,9 @@ class TimelyMatcher(WrappedMatcher):
                 return self._found(last)
             return Place(kept, last, self._new_closers())
         is_within = kept is place.ending and search.tokens.stays_in_string(token_id)
-        shares = is_within and not search.closes_a_key(kept)
+        # in the middle of a pattern one more character may be one too many
+        is_closing = search.closes_a_string(kept) and not search.closes_a_key(kept)
+        shares = is_within and is_closing
         is_plain = shares and bool(search.tokens.plain[token_id])
         return Place(kept, last, place.closers if shares else self._new_closers(), is_plain)
 

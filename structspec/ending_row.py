@@ -143,7 +143,10 @@ class _Narrowing:
             return False
         stays = self._closers.stays
         if kind not in stays:
-            stays[kind] = self._ending_behind(int(some.argmax())) is not None
+            few = [int(some.argmax())]
+            if not self._search.closes_a_string(self._ending):
+                few.append(self._search.tokens.longest_shape(some))  # it may be too much
+            stays[kind] = all(self._ending_behind(token_id) is not None for token_id in few)
         return stays[kind]
 
     def _fitting(self, alike: NDArray[np.int64]) -> list[int]:

@@ -108,6 +108,11 @@ class EndingTokens:
         places = np.flatnonzero(np.diff(shapes[order])) + 1
         return np.split(token_ids[order], places) if len(token_ids) else []
 
+    def longest_shape(self, some: Bools) -> int:
+        """Of some tokens one that changes most between letters, digits, and what is neither."""
+        token_ids = np.flatnonzero(some)
+        return int(token_ids[(self._shapes[token_ids] >> np.uint64(56)).argmax()])
+
     def shape_of(self, token_id: int) -> int:
         """Equal for tokens that look alike, runs of letters, of digits, of blanks taken for one."""
         return int(self._shapes[token_id])

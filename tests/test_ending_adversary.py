@@ -61,6 +61,10 @@ CASES: dict[str, tuple[Constraint, str]] = {
         JsonSchema(record(["day"], day={"type": "string", "pattern": r"\d{4}-\d{2}-\d{2}T"})),
         '{"day": "',
     ),
+    "one character too many in a pattern": (
+        JsonSchema({"type": "string", "pattern": r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}.\d{6}"}),
+        '"2000-10-10T10:10' + "{" * 40,
+    ),
     "brackets of JSON": (JsonSchema({}), "[" * 400),
     "a level that costs more to close than to open": (JsonSchema(CHAIN), '{"next": ' * 100),
     "a key that asks for more than others": (
