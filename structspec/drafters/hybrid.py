@@ -44,6 +44,7 @@ from structspec.vocabulary import Vocabulary
 _SURE_MATCH = 3  # tokens: a match of so many is better than one of characters
 # Objects of one schema share their keys: fewer tokens would draft the last one's values.
 _REMEMBERED_MATCH = 16
+_MOST_ALIKE = 64  # steps of the same requests without a look for finished ones
 
 
 _Take = Callable[[Walk], int]  # drafts something, and says how much
@@ -83,6 +84,7 @@ class HybridDrafter:
         self._quick = QuickDrafter(self._ngram, self._guess_surely, self._stop_token_ids)
         self._haste = Haste(step_seconds)
         self._last_requests: list[Request] = []
+        self._num_alike = 0  # steps with these
         self._wrapped: dict[BatchMatching, WrappedMatching] = {}
         self._max_guess_rows = config.guess_rows
         self._num_speculative_tokens = config.num_speculative_tokens
@@ -127,13 +129,15 @@ class HybridDrafter:
     def _observe(self, batch: Batch, *, remembers: bool) -> None:
         """Let go of finished requests, and remember what they wrote.
 
-        Where a step has the requests of the one before, none of them is finished.
+        Where a step has the requests of the one before, none of them is finished; one that sat out
+        may be, which is seen a little later.
         """
         requests = [scheduled.request for scheduled in batch.requests]
         if remembers:
             self._suffix.observe(batch)
-        if requests != self._last_requests:
-            self._last_requests = requests
+        self._num_alike += 1
+        if requests != self._last_requests or self._num_alike >= _MOST_ALIKE:
+            self._last_requests, self._num_alike = requests, 0
             for kind in (self._prediction, self._ngram, self._copier):
                 kind.forget_finished()
 
