@@ -167,7 +167,7 @@ class LLGuidanceMatcher:
             return is_allowed_here
         if self.num_stops or not self.is_writable(token_id):
             return False
-        if not self._is_shown(token_id):
+        if not self.is_shown(token_id):
             return False
         return self._consume([token_id]) == 1
 
@@ -215,7 +215,7 @@ class LLGuidanceMatcher:
         self._num_shown += num_taken
         return num_taken
 
-    def _is_shown(self, token_id: int) -> bool:
+    def is_shown(self, token_id: int) -> bool:
         """Whether the mask may have it: where text is forced it has one token, the canonical."""
         if not self.library.compute_ff_bytes():  # quick beside looking for tokens
             return True

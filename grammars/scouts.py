@@ -56,11 +56,16 @@ def reads_bytes(matcher: Matcher) -> bool:
 
 
 def may_stand(matcher: Matcher, token_ids: Sequence[int]) -> bool:
-    """Whether some tokens of text may come next, where that is quickly said; else they may too."""
+    """Whether some tokens of text may come next, where that is quickly said; else they may too.
+
+    The first of them is how it is spelled, where text is forced.
+    """
     inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
     if not isinstance(inner, LLGuidanceMatcher) or inner.is_stopped:
         return False
-    return bool(inner.library.validate_tokens([*token_ids]) == len(token_ids))
+    if inner.library.validate_tokens([*token_ids]) < len(token_ids):
+        return False
+    return not token_ids or inner.is_shown(token_ids[0])
 
 
 def last_tokens(matcher: Matcher, num_tokens: int) -> Sequence[int] | None:

@@ -192,7 +192,7 @@ class TimelyMatcher(WrappedMatcher):
         kept = None if new is None else self._plan.search.keep_through(ending, new)
         if not kept:
             return None
-        if self._plan.are_alike and may_stand(self.inner, kept):
+        if self._plan.are_alike and self._may_stand(kept):
             return kept
         return kept if self._scout().ends_with(kept) else None
 
@@ -236,6 +236,9 @@ class TimelyMatcher(WrappedMatcher):
         kept = search.keep_exactly(place.ending, [token_id], by_bytes=reads_bytes(self.inner))
         if kept is not None and place.is_unsure and not self._scout().ends_with(kept):
             kept = None
+        if kept is None and self._plan.are_alike:
+            left = search.tokens.left_of(place.ending, search.tokens.bytes_of(token_id))
+            kept = left if left and self._may_stand(left) else None
         if kept is None and self._plan.are_alike:
             other = self._other_value(place.ending, token_id)
             # it is not spelled in as few tokens as may be, which matters near the end
@@ -281,13 +284,21 @@ class TimelyMatcher(WrappedMatcher):
             or not search.goes_on(ending, token_id)
         ):
             return False
-        # all of it: what looks like a quote may be behind a backslash
-        return may_stand(self.inner, ending)
+        return self._may_stand(ending)
+
+    def _may_stand(self, ending: Ending) -> bool:
+        """Whether an ending may stand here that ends the text behind another value of this place.
+
+        Where nothing hangs on values it is seen from what closes this one, and some more: what
+        looks like its quote may be behind a backslash.
+        """
+        near = self._plan.search.near(ending) if self._plan.are_alike else ending
+        return may_stand(self.inner, near)
 
     def _other_value(self, ending: Ending, token_id: int) -> Ending:
         """The ending behind a token that begins another value than it does; empty: it does not."""
         others = self._plan.search.other_values(ending, token_id)
-        return next((other for other in others if may_stand(self.inner, other)), ())
+        return next((other for other in others if self._may_stand(other)), ())
 
     def _narrow_row(self, row: Row) -> None:
         """Take from a row of the matcher inside what leaves too little for the end."""

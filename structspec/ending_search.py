@@ -23,6 +23,8 @@ Ending = tuple[int, ...]  # tokens, without the stop token behind them
 
 _CLOSED = (*CLOSERS, b'"', b"0", b"l", b"e")  # what values end with
 _BEHIND_NUMBERS = (b",", b"}", b"]")
+_CLOSING = frozenset(b'",]}')
+_NUM_BEHIND = 8  # tokens
 _MOST_FORCED = 32
 _MOST_WAYS = 128  # that are tried where the first fails
 _MOST_STEPS = 512  # of one search, beside those for what may be lacking: in vain it takes no longer
@@ -210,6 +212,11 @@ class EndingSearch:
         left = self.tokens.left_of(ending, b"".join(texts)) if by_bytes and all(texts) else None
         return left if left is None or _ends_with(ending, left) else None
 
+    def near(self, ending: Ending) -> Ending:
+        """The tokens of an ending up to what closes the value where it begins, and some more."""
+        closing = (place for place, i in enumerate(ending) if _CLOSING & {*self.tokens.bytes_of(i)})
+        return ending[: next(closing, len(ending)) + _NUM_BEHIND]
+
     def keep_through(self, ending: Ending, token_ids: Sequence[int]) -> Ending | None:
         """What may be left of an ending behind several tokens: to be asked about.
 
@@ -244,6 +251,9 @@ class EndingSearch:
             return
         for word in self._hints.words:
             if word.startswith(begun) and (rest := self.tokens.spelled(word[len(begun) :])):
+                both = b"".join(map(self.tokens.bytes_of, (rest[-1], *left[:1])))
+                if left and (joined := self.tokens.ids(both)):  # as forced text is mostly spelled
+                    yield (*rest[:-1], joined[0], *left[1:])
                 yield (*rest, *left)
 
     def _is_other_scalar(self, ending: Ending, token_id: int) -> bool:
