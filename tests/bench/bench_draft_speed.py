@@ -132,16 +132,23 @@ def row(found: dict[str, Any]) -> tuple[object, ...]:
 def main() -> None:
     """Print the table; lines of JSON as they come."""
     parser = argparse.ArgumentParser(description=__doc__)
-    tasks = tasks_by_kind()
+    tasks = dict(tasks_by_kind())
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--work", action="append", choices=list(tasks))
     parser.add_argument("--requests", type=int, nargs="+", default=[1, 8, 32, 128])
     parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--max-tokens", type=int, help="of each request; default: the task's")
     parser.add_argument("--parts", action="store_true", help="where the time of a step goes")
     parser.add_argument("--seconds", type=float, help="begin nothing new after so long")
     parser.add_argument("--lines", type=Path, help="append each figure as a line of JSON")
     options = parser.parse_args()
     device = torch.device(options.device)
+    if options.max_tokens is not None:
+        limit = {"max_tokens": options.max_tokens}
+        tasks = {
+            kind: [(prompt, {**own, **limit}) for prompt, own in pairs]
+            for kind, pairs in tasks.items()
+        }
     speculative = SpeculativeConfig(method="hybrid", suffix_decoding_max_cached_requests=0)
     config = EngineConfig(speculative=speculative, max_model_len=2048)
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
