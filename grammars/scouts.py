@@ -30,6 +30,9 @@ class Scout(Protocol):
     def forced_tokens(self, limit: int) -> list[int]:
         """The tokens that the masks leave no choice about from here on, at most `limit`."""
 
+    def take_forced(self, limit: int) -> list[int]:
+        """Advance by those, stop tokens left out, and say which they were."""
+
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Write the allowed next tokens into `bitmask[row]`."""
 
@@ -94,6 +97,9 @@ class _MatcherScout:
 
     def forced_tokens(self, limit: int) -> list[int]:
         return self._matcher.forced_tokens(limit)
+
+    def take_forced(self, limit: int) -> list[int]:
+        return _take_forced(self, limit, self._stops)
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         self._matcher.fill(bitmask, row)
@@ -163,15 +169,24 @@ class _LLGuidanceScout:
             self._library.rollback(num_tokens)
 
     def forced_tokens(self, limit: int) -> list[int]:
+        forced = self.take_forced(limit)
+        self.rollback(len(forced))
+        return forced
+
+    def take_forced(self, limit: int) -> list[int]:
         forced: list[int] = []
-        try:
-            while len(forced) < limit and not self._num_stops and not self._library.is_accepting():
-                tokens = self._library.compute_ff_tokens()[:1]
-                if not tokens or not self.accept(tokens[0]):
-                    break
-                forced += tokens
-        finally:
+        library = self._library
+        while len(forced) < limit and not self._num_stops and not library.is_accepting():
+            tokens = library.compute_ff_tokens()[:1]
+            if not tokens or tokens[0] in self._stops or not self._writable(tokens[0]):
+                break
+            if library.try_consume_tokens(tokens) == 0:
+                break
+            self._token_ids += tokens
+            forced += tokens
+        if library.is_error():
             self.rollback(len(forced))
+            raise MatcherFailed(library.get_error())
         return forced
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
@@ -220,6 +235,9 @@ class _GuardedScout:
     def forced_tokens(self, limit: int) -> list[int]:
         return self._inner.forced_tokens(limit)
 
+    def take_forced(self, limit: int) -> list[int]:
+        return _take_forced(self, limit, ())
+
     def fill(self, bitmask: Bitmask, row: int) -> None:
         self._inner.fill(bitmask, row)
 
@@ -230,3 +248,17 @@ class _GuardedScout:
         for token_id in token_ids:
             place = place and place.after(self._text_of(token_id))
         return place is not None
+
+
+def _take_forced(scout: Scout, limit: int, stop_token_ids: Sequence[int]) -> list[int]:
+    """One by one, as far as they are taken; none where that fails."""
+    taken: list[int] = []
+    try:
+        for token_id in scout.forced_tokens(limit):
+            if token_id in stop_token_ids or not scout.accept(token_id):
+                break
+            taken.append(token_id)
+    except BaseException:
+        scout.rollback(len(taken))
+        raise
+    return taken

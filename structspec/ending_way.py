@@ -23,7 +23,7 @@ CLOSERS = (b"}", b"]")
 EAGER = {b")": 8, b">": 4}  # what closes in grammars other than JSON's may stand several times
 _SCALARS = (b"null", b"n", b"0", b"1", b"true", b"t", b"false", b"f", b"-")
 _OPENERS = (b"[", b"{")
-_AT_A_VALUE = (*CLOSERS, *_SCALARS, b'"', *_OPENERS)
+_AT_A_VALUE = (*CLOSERS, *_SCALARS, b'"', *_OPENERS, b" ")
 _ELSEWHERE = (*CLOSERS, b'"', b",", b":", *_OPENERS)
 _LETTERS = b"ZqKx"  # no structure of JSON has any of them
 # What a pattern may wait for is tried before what it may go on with for ever.
@@ -81,10 +81,7 @@ class Way:
     def go_on(self, limit: int) -> bool:
         """Take the next tokens, of those that are forced `limit` + 1 at most; False if none can."""
         num_before = len(self.path)
-        for token_id in self._matcher.forced_tokens(min(limit + 1, _MOST_FORCED)):
-            if token_id in self._stop_token_ids or not self._matcher.accept(token_id):
-                break
-            self.path.append(token_id)
+        self.path += self._matcher.take_forced(min(limit + 1, _MOST_FORCED))
         if len(self.path) == num_before:
             self._choose()
         else:
