@@ -34,8 +34,8 @@ def bound_heap() -> None:
 def kept_from_collector() -> Iterator[None]:
     """Have Python's garbage collector pass over what there is; to be entered once all is loaded.
 
-    Of libraries and tables there are so many objects that to look through all of them takes 60 to
-    150 ms, in which every stream stands still. What becomes garbage in a circle meanwhile is freed
+    Of libraries and tables there are so many objects that to look through all of them takes 50 ms
+    or more, in which every stream stands still. What becomes garbage in a circle meanwhile is freed
     behind it: in a process that does other things too this is its owner's to decide.
     """
     gc.collect()
