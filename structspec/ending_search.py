@@ -237,7 +237,7 @@ class EndingSearch:
     def other_values(self, ending: Ending, token_id: int) -> Iterator[Ending]:
         """Endings behind a token that begins another value than an ending does.
 
-        Whether they stand there is to be asked, of all of them: the text may be in a string.
+        Whether they stand there is to be asked: the text may be in a string.
         """
         if self._is_other_scalar(ending, token_id):
             yield ending[1:]
