@@ -45,17 +45,22 @@ def scout_of(matcher: Matcher, stop_token_ids: Sequence[int]) -> Scout:
 
     Whoever moves it moves it back.
     """
-    if isinstance(matcher, LLGuidanceMatcher):
-        return _LLGuidanceScout(matcher)
-    if isinstance(matcher, GuardedMatcher) and isinstance(matcher.inner, LLGuidanceMatcher):
-        return _GuardedScout(_LLGuidanceScout(matcher.inner), matcher)
-    return _MatcherScout(matcher, stop_token_ids)
+    inner = _inner_of(matcher)
+    if inner is None:
+        return _MatcherScout(matcher, stop_token_ids)
+    scout = _LLGuidanceScout(inner)
+    return _GuardedScout(scout, matcher) if isinstance(matcher, GuardedMatcher) else scout
+
+
+def _inner_of(matcher: Matcher) -> LLGuidanceMatcher | None:
+    """The one that llguidance is asked by, if that is what the matcher hangs on."""
+    inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
+    return inner if isinstance(inner, LLGuidanceMatcher) else None
 
 
 def reads_bytes(matcher: Matcher) -> bool:
     """Whether it hangs on a text's bytes alone what the text may go on with, and may end with."""
-    inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
-    return isinstance(inner, LLGuidanceMatcher)
+    return _inner_of(matcher) is not None
 
 
 def may_stand(matcher: Matcher, token_ids: Sequence[int]) -> bool:
@@ -63,8 +68,8 @@ def may_stand(matcher: Matcher, token_ids: Sequence[int]) -> bool:
 
     The first of them is how it is spelled, where text is forced.
     """
-    inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
-    if not isinstance(inner, LLGuidanceMatcher) or inner.is_stopped:
+    inner = _inner_of(matcher)
+    if inner is None or inner.is_stopped:
         return False
     if inner.library.validate_tokens([*token_ids]) < len(token_ids):
         return False
@@ -73,8 +78,8 @@ def may_stand(matcher: Matcher, token_ids: Sequence[int]) -> bool:
 
 def last_tokens(matcher: Matcher, num_tokens: int) -> Sequence[int] | None:
     """The last so many that it has taken, none of which stops; None where nobody knows them."""
-    inner = matcher.inner if isinstance(matcher, GuardedMatcher) else matcher
-    if not isinstance(inner, LLGuidanceMatcher) or inner.is_stopped:
+    inner = _inner_of(matcher)
+    if inner is None or inner.is_stopped:
         return None
     first = len(inner.token_ids) - num_tokens
     return inner.token_ids[first:] if first >= 0 else None

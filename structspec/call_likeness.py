@@ -12,6 +12,7 @@ from typing import Any
 
 from structspec.constraint import JsonSchema, Tools
 from structspec.grammars.envelopes import ENVELOPES
+from structspec.json_references import local_target
 
 # what may bring keys in ways that are not followed here
 _OTHERS = {
@@ -51,7 +52,7 @@ class _Keys:
             return True
         if "$ref" in schema:
             place = str(schema["$ref"])
-            target = _find(self._root, place)
+            target = local_target(place, self._root)
             is_simple = target is not None and "properties" not in schema and place not in followed
             return not is_simple or self._may_have(target, key, followed | {place})
         if branches := [one for name in ("anyOf", "oneOf") for one in schema.get(name, ())]:
@@ -73,16 +74,3 @@ class _Keys:
             return True
         is_closed = self._is_closed and bool(properties)
         return schema.get("additionalProperties", not is_closed) is not False
-
-
-def _find(root: Any, place: str) -> Any:
-    """The subschema that a reference into the schema itself names, if it is there."""
-    if not place.startswith("#"):
-        return None
-    found = root
-    for part in place[1:].split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, Mapping) or name not in found:
-            return None
-        found = found[name]
-    return found

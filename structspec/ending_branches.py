@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from structspec.json_references import local_target
+
 _SCALARS = {"string", "number", "integer", "boolean", "null"}
 _ANNOTATIONS = {
     "$comment",
@@ -73,23 +75,13 @@ def _is_scalar(schema: Any, root: Any) -> bool:
     for _ in range(8):  # references to references
         if not isinstance(schema, Mapping) or "$ref" not in schema:
             break
-        schema = _target(schema["$ref"], root)
+        schema = local_target(schema["$ref"], root)
     if not isinstance(schema, Mapping):
         return False
     kinds = schema.get("type")
     if kinds is None:
         return "const" in schema or "enum" in schema
     return {*(kinds if isinstance(kinds, list) else [kinds])} <= _SCALARS
-
-
-def _target(reference: Any, root: Any) -> Any:
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    found = root
-    for part in reference[2:].split("/"):
-        name = part.replace("~1", "/").replace("~0", "~")
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
 
 
 def _schemas(root: Any) -> Iterator[Mapping[str, Any]]:

@@ -33,6 +33,7 @@ from structspec.ending_hints import (
     named,
 )
 from structspec.ending_widths import Width, shortest_match, shortest_tails, width_of_pattern
+from structspec.json_references import local_target
 
 _BYTES_PER_TOKEN = 3  # of keys and of text, at least
 _OTHERS = 48  # tokens, of grammars
@@ -316,14 +317,7 @@ class _Estimate:
         return {*_declared(schema)} - required
 
     def _target(self, schema: Mapping[str, Any]) -> Any:
-        reference = schema.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            return None
-        found = self._root
-        for part in reference[1:].split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
+        return local_target(schema.get("$ref"), self._root)
 
 
 _SAYING = {"enum", "const", "$ref", "anyOf", "oneOf", "allOf"}

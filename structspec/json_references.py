@@ -8,7 +8,7 @@ in, is a panic that no `except Exception` catches.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jsonschema.exceptions import ValidationError
@@ -38,6 +38,17 @@ def reference(validator: Any, target: str, value: Any, schema: Any) -> Iterator[
         yield from validator.descend(value, resolved.contents, resolver=resolved.resolver)
     finally:
         _OPEN.places.discard(place)
+
+
+def local_target(target: Any, root: Any) -> Any:
+    """What a reference into the same schema names; None where it names nothing there."""
+    if not isinstance(target, str) or not target.startswith("#"):
+        return None
+    found = root
+    for part in target[1:].split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
 
 
 def is_stack_end(error: BaseException) -> bool:
